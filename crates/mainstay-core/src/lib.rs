@@ -1,1 +1,13 @@
-//! core
+//! The laws: what every other crate of Mainstay agrees on.
+//!
+//! Nothing here performs IO, reads a clock or draws randomness of its own; whoever needs the time or a
+//! random number passes it in. That is what makes every rule testable at any instant and replayable from a seed.
+
+pub mod backoff;
+pub mod clock;
+pub mod codes;
+pub mod failpoints;
+pub mod ids;
+pub mod measure;
+pub mod random;
+pub mod trace;
