@@ -1,0 +1,134 @@
+//! The databases a store can live in. Each driver is a folder of its own; this file only chooses.
+
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+
+use crate::figures::Figures;
+use crate::wakeups::Hub;
+use crate::{Error, Isolation, Location, Options, Result, Tx};
+use std::future::Future;
+use std::sync::Arc;
+
+/// The driver of an open store.
+pub(crate) enum Driver {
+    #[cfg(feature = "sqlite")]
+    Sqlite(sqlite::Driver),
+    #[cfg(feature = "postgres")]
+    Postgres(postgres::Driver),
+}
+
+impl Driver {
+    pub(crate) async fn open(
+        location: &Location,
+        options: &Options,
+        figures: &Arc<Figures>,
+        hub: &Arc<Hub>,
+    ) -> Result<Self> {
+        match location {
+            #[cfg(feature = "sqlite")]
+            Location::Memory => sqlite::Driver::open(None, options, figures, hub).await.map(Self::Sqlite),
+            #[cfg(feature = "sqlite")]
+            Location::File(path) => {
+                sqlite::Driver::open(Some(path), options, figures, hub).await.map(Self::Sqlite)
+            }
+            #[cfg(feature = "postgres")]
+            Location::Postgres(url) => {
+                postgres::Driver::open(url, options, figures, hub).await.map(Self::Postgres)
+            }
+            #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+            other => Err(Error::Url {
+                url: other.to_string(),
+                reason: "this program was built without the driver for it".to_owned(),
+            }),
+        }
+    }
+
+    pub(crate) async fn transact<T, F, Fut>(&self, work: F, isolation: Isolation, under_way: i64) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(Tx) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        // Each driver needs one of them, and a build may have only one driver.
+        let _ = (isolation, under_way);
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(driver) => driver.transact(work, under_way).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(driver) => driver.transact(work, isolation).await,
+        }
+    }
+
+    pub(crate) async fn read<T, F, Fut>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(Tx) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(driver) => driver.read(work).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(driver) => driver.read(work).await,
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn lend<T, F, Fut>(
+        &self,
+        transaction: &tokio_postgres::Transaction<'_>,
+        work: F,
+    ) -> Result<postgres::Lent<T>>
+    where
+        F: FnOnce(Tx) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        match self {
+            Self::Postgres(driver) => driver.lend(transaction, work).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Err(Error::StatementRefused(
+                "a PostgreSQL transaction cannot be lent to a SQLite store".to_owned(),
+            )),
+        }
+    }
+
+    /// Whether several nodes may work on the database at once.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => true,
+        }
+    }
+
+    /// The store opened well; what it made may stay.
+    pub(crate) fn opened(&self) {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(driver) => driver.opened(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => {}
+        }
+    }
+
+    pub(crate) async fn durability(&self) -> Result<String> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(driver) => Ok(driver.durability()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(driver) => driver.durability().await,
+        }
+    }
+
+    pub(crate) async fn close(&self) {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(driver) => driver.close().await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(driver) => driver.close(),
+        }
+    }
+}

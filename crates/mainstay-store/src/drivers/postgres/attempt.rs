@@ -1,0 +1,177 @@
+//! Runs a closure in a transaction of the pool, and ends it one way or the other.
+
+use super::connect::Server;
+use super::transaction::{Failed, Handle, Link, Rest};
+use super::{Driver, failure};
+use crate::guarded::guarded;
+use crate::tx::Link as TxLink;
+use crate::{Error, Isolation, Result, Tx};
+use deadpool_postgres::Object;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a connection may take to answer a ROLLBACK before it is thrown away.
+const ROLLBACK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a transaction may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write(Isolation),
+}
+
+impl Kind {
+    fn begin(self) -> &'static str {
+        match self {
+            Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Self::Write(Isolation::ReadCommitted) => "BEGIN ISOLATION LEVEL READ COMMITTED",
+            Self::Write(Isolation::Serializable) => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+        }
+    }
+}
+
+/// How an attempt ended.
+pub(super) enum Ended<T> {
+    /// It committed.
+    Done(T),
+    /// It did not, because of other transactions.
+    Conflict(String),
+    /// It did not, or nobody knows.
+    Failed(Error),
+}
+
+impl Driver {
+    pub(super) async fn attempt<T, F, Fut>(
+        &self,
+        connection: Object,
+        work: &F,
+        kind: Kind,
+        limit: Duration,
+    ) -> Ended<T>
+    where
+        F: Fn(Tx) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        let link = Link::Pooled(Arc::new(connection));
+        let handle = Handle::new(link, Some(kind.begin()), self.statements.clone());
+        let cleanup = Cleanup(handle.clone());
+        let tx = Tx(TxLink::Postgres(handle.clone()));
+        let running = guarded(|| work(tx), || handle.is_busy());
+        let Ok(result) = tokio::time::timeout(limit, running).await else {
+            return Ended::Failed(Error::Timeout { limit_ms: limit.as_millis() as u64 });
+        };
+        let value = match (result, handle.is_busy()) {
+            (Ok(value), false) => value,
+            (Ok(_), true) => return Ended::Failed(Error::TransactionEscaped),
+            (Err(error), _) => return self.abandon(&handle, error).await,
+        };
+        let Some(rest) = handle.end() else { return Ended::Failed(Error::TransactionClosed) };
+        // From here on a dropped future leaves the COMMIT to the server: it happens or it does not.
+        let ended = match &rest.failure {
+            Some(failed) => {
+                let error = Error::TransactionFailed(failed.reason.clone());
+                roll_back_later(rest);
+                return Ended::Failed(error);
+            }
+            None if kind == Kind::Read || !rest.has_begun => {
+                roll_back_now(rest).await;
+                return Ended::Done(value);
+            }
+            None => self.commit(&rest.link, limit).await,
+        };
+        drop(cleanup);
+        match ended {
+            Ended::Done(()) => {
+                self.notifier.wake(rest.wakes);
+                Ended::Done(value)
+            }
+            Ended::Conflict(reason) => Ended::Conflict(reason),
+            Ended::Failed(error) => {
+                discard(rest.link);
+                Ended::Failed(error)
+            }
+        }
+    }
+
+    /// Rolls back after the closure failed. A conflict or an outage that it met may have been told as any error.
+    async fn abandon<T>(&self, handle: &Handle, error: Error) -> Ended<T> {
+        let Some(rest) = handle.end() else { return Ended::Failed(error) };
+        let failure = rest.failure.clone();
+        roll_back_now(rest).await;
+        match failure {
+            Some(Failed { reason, is_conflict: true, .. }) => Ended::Conflict(reason),
+            Some(Failed { reason, is_outage: true, .. }) => Ended::Failed(Error::Unavailable(reason)),
+            _ => Ended::Failed(error),
+        }
+    }
+
+    async fn commit(&self, link: &Link, limit: Duration) -> Ended<()> {
+        let Link::Pooled(connection) = link else { return Ended::Failed(Error::TransactionClosed) };
+        if let Err(hit) = self.failpoints.hit("store.commit") {
+            return Ended::Failed(hit.into());
+        }
+        let began = Instant::now();
+        let unknown = |reason: String| Ended::Failed(Error::CommitUnknown(reason));
+        match tokio::time::timeout(limit, connection.batch_execute("COMMIT")).await {
+            Ok(Ok(())) => {
+                self.figures.commit_time.record_duration(began.elapsed());
+                self.figures.group_size.record(1);
+                drop(self.failpoints.hit("store.committed"));
+                Ended::Done(())
+            }
+            Ok(Err(error)) if failure::is_conflict(&error) => Ended::Conflict(error.to_string()),
+            Ok(Err(error)) => match failure::of(&error) {
+                // The server went away with our COMMIT in its hands.
+                Error::Unavailable(reason) => unknown(reason),
+                other => Ended::Failed(other),
+            },
+            Err(_elapsed) => unknown("the server did not answer the COMMIT".to_owned()),
+        }
+    }
+}
+
+/// Ends the transaction when the caller's future is dropped, or the closure ran out of time.
+struct Cleanup(Handle);
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        if let Some(rest) = self.0.end() {
+            roll_back_later(rest);
+        }
+    }
+}
+
+async fn roll_back_now(rest: Rest) {
+    if !rest.has_begun {
+        return;
+    }
+    if rest.outstanding > 0 {
+        return roll_back_later(rest);
+    }
+    let Link::Pooled(connection) = &rest.link else { return };
+    match tokio::time::timeout(ROLLBACK_PATIENCE, connection.batch_execute("ROLLBACK")).await {
+        Ok(Ok(())) => {}
+        _ => discard(rest.link),
+    }
+}
+
+/// Rolls back without anybody waiting for it. A statement that still runs is asked to stop first.
+fn roll_back_later(rest: Rest) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return discard(rest.link) };
+    runtime.spawn(async move {
+        if let (true, Link::Pooled(connection)) = (rest.outstanding > 0, &rest.link) {
+            Server::cancel(connection.cancel_token()).await;
+        }
+        roll_back_now(Rest { outstanding: 0, ..rest }).await;
+    });
+}
+
+/// Throws the connection away instead of giving it back to the pool: the server then rolls back by itself.
+fn discard(link: Link) {
+    if let Link::Pooled(connection) = link
+        && let Ok(connection) = Arc::try_unwrap(connection)
+    {
+        drop(Object::take(connection));
+    }
+}

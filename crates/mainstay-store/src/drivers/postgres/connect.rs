@@ -1,0 +1,107 @@
+//! The pool, and what a server must offer.
+
+use super::failure;
+use crate::{Error, Options, Result};
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
+use std::time::Duration;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Client, Config, NoTls};
+
+/// The oldest server that is tested.
+const OLDEST: u32 = 15;
+/// How long a half-open connection may look alive: a lost server must be noticed well before a lease runs out.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How to reach a server.
+#[derive(Clone)]
+pub(super) struct Server {
+    config: Config,
+}
+
+impl Server {
+    pub(super) fn new(url: &str, options: &Options) -> Result<Self> {
+        let bad = |reason: String| Error::Url {
+            url: crate::Location::Postgres(url.to_owned()).to_string(),
+            reason,
+        };
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            bad(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
+        })?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(bad("names no host".to_owned()));
+        }
+        if config.get_dbname().is_none_or(str::is_empty) {
+            return Err(bad("names no database; write postgres://user@host/database".to_owned()));
+        }
+        if config.get_ssl_mode() == SslMode::Require {
+            return Err(bad(
+                "asks for TLS, which this build does not offer yet; use a local TLS proxy".to_owned()
+            ));
+        }
+        config.ssl_mode(SslMode::Disable);
+        if config.get_application_name().is_none() {
+            config.application_name("mainstay");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(options.busy_timeout);
+        }
+        config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
+        Ok(Self { config })
+    }
+
+    pub(super) fn pool(&self, options: &Options) -> Result<Pool> {
+        let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(self.config.clone(), NoTls, manager);
+        let builder = Pool::builder(manager)
+            .max_size(options.connections)
+            .runtime(deadpool_postgres::Runtime::Tokio1)
+            .wait_timeout(Some(options.busy_timeout))
+            .create_timeout(Some(options.busy_timeout));
+        builder
+            .build()
+            .map_err(|error| Error::Open { what: "the pool".to_owned(), reason: error.to_string() })
+    }
+
+    /// A connection beside the pool; whoever asks drives the second part.
+    pub(super) async fn connect(
+        &self,
+    ) -> std::result::Result<
+        (Client, tokio_postgres::Connection<tokio_postgres::Socket, tokio_postgres::tls::NoTlsStream>),
+        tokio_postgres::Error,
+    > {
+        self.config.connect(NoTls).await
+    }
+
+    /// Asks a running statement to stop.
+    pub(super) async fn cancel(token: tokio_postgres::CancelToken) {
+        // If the request does not arrive, the connection is discarded all the same.
+        drop(token.cancel_query(NoTls).await);
+    }
+
+    /// Connects once, so that what is wrong with the URL or the server is said when the store is opened.
+    pub(super) async fn check(&self, pool: &Pool) -> Result<()> {
+        let connection = pool.get().await.map_err(|error| match error {
+            deadpool_postgres::PoolError::Backend(error) => failure::of_connecting(&error),
+            other => Error::Unavailable(other.to_string()),
+        })?;
+        let row = connection
+            .query_one("SHOW server_version_num", &[])
+            .await
+            .map_err(|error| failure::of(&error))?;
+        let number: u32 = row.get::<_, String>(0).parse().unwrap_or(0);
+        if number / 10_000 < OLDEST {
+            return Err(Error::ServerTooOld { found: (number / 10_000).to_string(), needed: OLDEST });
+        }
+        Ok(())
+    }
+}
+
+/// How the server makes commits durable.
+pub(super) async fn durability(connection: &Object) -> Result<String> {
+    let sql = "SELECT current_setting('server_version'), current_setting('fsync'), \
+               current_setting('synchronous_commit')";
+    let row = connection.query_one(sql, &[]).await.map_err(|error| failure::of(&error))?;
+    let (version, fsync, commit): (String, String, String) = (row.get(0), row.get(1), row.get(2));
+    let version = version.split(' ').next().unwrap_or_default();
+    Ok(format!("PostgreSQL {version}, fsync={fsync}, synchronous_commit={commit}"))
+}

@@ -1,0 +1,68 @@
+//! What PostgreSQL's error codes mean.
+
+use crate::{Constraint, Error};
+use tokio_postgres::error::SqlState;
+
+/// The failure of a statement or of a connection in use.
+pub(super) fn of(error: &tokio_postgres::Error) -> Error {
+    let Some(said) = error.as_db_error() else { return without_code(error) };
+    let message = match said.detail() {
+        Some(detail) => format!("{} ({detail})", said.message()),
+        None => said.message().to_owned(),
+    };
+    let constraint = |kind| Error::Constraint { kind, detail: message.clone() };
+    match said.code().code() {
+        "23505" | "23P01" => constraint(Constraint::Unique),
+        "23503" => constraint(Constraint::ForeignKey),
+        "23502" => constraint(Constraint::NotNull),
+        "25006" => Error::ReadOnly(message),
+        "42501" => Error::Denied(message),
+        "53100" => Error::DiskFull(message),
+        "58030" => Error::Io(message),
+        "XX001" | "XX002" => Error::Corrupt(message),
+        // Shutting down, starting up, out of connections: the server ends or refuses the session.
+        code if code.starts_with("08") || code.starts_with("57P") || code == "53300" => {
+            Error::Unavailable(message)
+        }
+        code if code.starts_with("23") => constraint(Constraint::Check),
+        code if code.starts_with("22") => Error::Parameters(message),
+        _ => Error::Sql(message),
+    }
+}
+
+/// The failure to connect.
+pub(super) fn of_connecting(error: &tokio_postgres::Error) -> Error {
+    let open = |reason: String| Error::Open { what: "the PostgreSQL server".to_owned(), reason };
+    match error.as_db_error() {
+        Some(said) if said.code().code().starts_with("28") => Error::Denied(said.message().to_owned()),
+        Some(said) if *said.code() == SqlState::INVALID_CATALOG_NAME => open(said.message().to_owned()),
+        Some(_) => of(error),
+        None => Error::Unavailable(causes(error)),
+    }
+}
+
+/// Whether running the transaction again may succeed where this run could not.
+pub(super) fn is_conflict(error: &tokio_postgres::Error) -> bool {
+    let code = error.code();
+    code == Some(&SqlState::T_R_SERIALIZATION_FAILURE) || code == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+}
+
+fn without_code(error: &tokio_postgres::Error) -> Error {
+    let causes = causes(error);
+    // Conversion of a parameter happens before anything is sent; everything else without a code is the connection.
+    if causes.contains("serializing parameter") {
+        Error::Parameters(causes)
+    } else {
+        Error::Unavailable(causes)
+    }
+}
+
+fn causes(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,181 @@
+//! PostgreSQL, for many nodes on one database.
+//!
+//! - `connect`: the pool, and what a server must offer
+//! - `transaction`: a transaction as the author's `Tx` sees it
+//! - `attempt`: runs a closure in a transaction, and ends it one way or the other
+//! - `lend`: runs a closure in a transaction that belongs to someone else
+//! - `notifier`: wake-ups between nodes
+//! - `value`, `failure`: what PostgreSQL's types and error codes mean
+
+mod attempt;
+mod connect;
+mod failure;
+mod lend;
+mod notifier;
+mod transaction;
+mod value;
+
+pub use lend::Lent;
+pub(crate) use transaction::Handle;
+
+use crate::figures::Figures;
+use crate::gate::Gate;
+use crate::wakeups::Hub;
+use crate::{Error, Isolation, Options, Result, Tx};
+use attempt::{Ended, Kind};
+use connect::Server;
+use deadpool_postgres::{Object, Pool};
+use mainstay_core::backoff::Backoff;
+use mainstay_core::failpoints::Failpoints;
+use mainstay_core::random::Random;
+use notifier::Notifier;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use transaction::Statements;
+
+/// How often a transaction is run again after losing against others, before the caller hears of it.
+const MAX_CONFLICTS: u32 = 10;
+
+/// A PostgreSQL database, connected.
+pub(crate) struct Driver {
+    pool: Pool,
+    gate: Gate,
+    notifier: Notifier,
+    statements: Arc<Statements>,
+    figures: Arc<Figures>,
+    random: Arc<dyn Random>,
+    failpoints: Failpoints,
+    transaction_timeout: Duration,
+    read_timeout: Duration,
+}
+
+impl Driver {
+    pub(crate) async fn open(
+        url: &str,
+        options: &Options,
+        figures: &Arc<Figures>,
+        hub: &Arc<Hub>,
+    ) -> Result<Self> {
+        let server = Server::new(url, options)?;
+        let pool = server.pool(options)?;
+        server.check(&pool).await?;
+        Ok(Self {
+            notifier: Notifier::start(&server, hub.clone(), figures.clone(), options.random.clone()),
+            pool,
+            gate: Gate::new(options.queue_limit, options.busy_timeout),
+            statements: Arc::default(),
+            figures: figures.clone(),
+            random: options.random.clone(),
+            failpoints: options.failpoints.clone(),
+            transaction_timeout: options.transaction_timeout,
+            read_timeout: options.read_timeout,
+        })
+    }
+
+    pub(crate) async fn transact<T, F, Fut>(&self, work: F, isolation: Isolation) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(Tx) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.run(work, Kind::Write(isolation), self.transaction_timeout).await
+    }
+
+    pub(crate) async fn read<T, F, Fut>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(Tx) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.run(work, Kind::Read, self.read_timeout).await
+    }
+
+    /// Runs `work` until it commits, fails for good, or patience ends. Only what certainly did not happen is run
+    /// again.
+    async fn run<T, F, Fut>(&self, work: F, kind: Kind, limit: Duration) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(Tx) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        let called = Instant::now();
+        let (_place, deadline) = self.gate.enter().await?;
+        let (mut conflicts, mut outages) = (0, 0);
+        loop {
+            let ended = match self.connection(deadline).await {
+                Ok(connection) => {
+                    self.figures.wait_time.record_duration(called.elapsed());
+                    self.attempt(connection, &work, kind, limit).await
+                }
+                Err(error) => Ended::Failed(error),
+            };
+            let (wait_ms, error) = match ended {
+                Ended::Done(value) => return Ok(value),
+                Ended::Conflict(reason) => {
+                    conflicts += 1;
+                    let error = Error::Conflict { attempts: conflicts, reason };
+                    if conflicts >= MAX_CONFLICTS {
+                        return Err(error);
+                    }
+                    (conflict_backoff().jittered_ms(conflicts - 1, &*self.random), error)
+                }
+                Ended::Failed(error @ Error::Unavailable(_)) => {
+                    outages += 1;
+                    (outage_backoff().jittered_ms(outages - 1, &*self.random), error)
+                }
+                Ended::Failed(error) => return Err(error),
+            };
+            let wait = Duration::from_millis(wait_ms);
+            if Instant::now() + wait >= deadline {
+                return Err(error);
+            }
+            self.figures.rerun.increment();
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn connection(&self, deadline: Instant) -> Result<Object> {
+        use deadpool_postgres::{PoolError, TimeoutType};
+        match tokio::time::timeout_at(deadline, self.pool.get()).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(PoolError::Backend(error))) => Err(failure::of_connecting(&error)),
+            Ok(Err(PoolError::Closed)) => Err(Error::Closed),
+            Ok(Err(PoolError::Timeout(TimeoutType::Wait))) | Err(_) if self.is_exhausted() => {
+                Err(self.gate.busy("every connection is in use"))
+            }
+            Ok(Err(error)) => Err(Error::Unavailable(error.to_string())),
+            Err(_elapsed) => Err(Error::Unavailable("the server does not answer".to_owned())),
+        }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        let status = self.pool.status();
+        status.size >= status.max_size && status.available == 0
+    }
+
+    pub(crate) async fn durability(&self) -> Result<String> {
+        let connection = self.connection(Instant::now() + Duration::from_secs(5)).await?;
+        connect::durability(&connection).await
+    }
+
+    pub(crate) fn close(&self) {
+        self.gate.close();
+        self.pool.close();
+    }
+}
+
+/// Conflicts clear within a transaction's time.
+fn conflict_backoff() -> Backoff {
+    backoff(2.0, 100.0)
+}
+
+/// A server that restarts is away for seconds.
+fn outage_backoff() -> Backoff {
+    backoff(25.0, 500.0)
+}
+
+fn backoff(initial_ms: f64, max_ms: f64) -> Backoff {
+    Backoff::new(initial_ms, 2.0, max_ms).expect("both are positive constants")
+}

@@ -1,0 +1,301 @@
+//! A transaction as the author's `Tx` sees it.
+
+use super::failure;
+use super::lend::Borrowed;
+use super::value::{self, Parameter};
+use crate::sql::{Cache, Statement};
+use crate::{Error, Result, Row, Topic, Value};
+use deadpool_postgres::Object;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio_postgres::types::ToSql;
+
+/// The statements that this store has read so far.
+#[derive(Default)]
+pub(super) struct Statements(Mutex<Cache>);
+
+impl Statements {
+    fn get(&self, sql: &str) -> Result<Arc<Statement>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(sql)
+    }
+}
+
+/// An author's hold on a transaction.
+#[derive(Clone)]
+pub(crate) struct Handle(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    statements: Arc<Statements>,
+}
+
+struct State {
+    /// Where statements go; nothing once the transaction is over.
+    link: Option<Link>,
+    /// The statement that opens the transaction, until the first operation takes it along.
+    begin: Option<&'static str>,
+    outstanding: usize,
+    failure: Option<Failed>,
+    wakes: BTreeSet<Topic>,
+}
+
+/// The connection a transaction runs on.
+#[derive(Clone)]
+pub(super) enum Link {
+    Pooled(Arc<Object>),
+    Borrowed(Borrowed),
+}
+
+/// Why a transaction can no longer commit.
+#[derive(Debug, Clone)]
+pub(super) struct Failed {
+    pub(super) reason: String,
+    /// The database says that running it again may succeed.
+    pub(super) is_conflict: bool,
+    /// The connection is gone, and the transaction with it.
+    pub(super) is_outage: bool,
+}
+
+/// What is left when a transaction ends.
+pub(super) struct Rest {
+    pub(super) link: Link,
+    /// Whether the transaction was opened on the server at all.
+    pub(super) has_begun: bool,
+    pub(super) failure: Option<Failed>,
+    pub(super) wakes: BTreeSet<Topic>,
+    pub(super) outstanding: usize,
+}
+
+impl Handle {
+    pub(super) fn new(link: Link, begin: Option<&'static str>, statements: Arc<Statements>) -> Self {
+        let state = State { link: Some(link), begin, outstanding: 0, failure: None, wakes: BTreeSet::new() };
+        Self(Arc::new(Shared { state: Mutex::new(state), statements }))
+    }
+
+    /// Whether an operation is on its way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.state().outstanding > 0
+    }
+
+    /// Ends the author's hold; nothing when it has ended before.
+    pub(super) fn end(&self) -> Option<Rest> {
+        let mut state = self.state();
+        Some(Rest {
+            link: state.link.take()?,
+            has_begun: state.begin.is_none(),
+            failure: state.failure.take(),
+            wakes: std::mem::take(&mut state.wakes),
+            outstanding: state.outstanding,
+        })
+    }
+
+    pub(crate) async fn execute(&self, sql: &str, params: &[Value]) -> Result<u64> {
+        self.operate(sql, &[params], Yield::Count).await.map(|done| done.changed)
+    }
+
+    pub(crate) async fn execute_many(&self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
+        self.operate(sql, rows, Yield::Count).await.map(|done| done.changed)
+    }
+
+    pub(crate) async fn query(&self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
+        self.operate(sql, &[params], Yield::Rows).await.map(|done| done.rows)
+    }
+
+    pub(crate) async fn lock(&self, name: &str) -> Result<()> {
+        let sql = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+        self.query(sql, &[Value::from(name)]).await.map(drop)
+    }
+
+    pub(crate) fn wake(&self, topic: &Topic) -> Result<()> {
+        let mut state = self.state();
+        if state.link.is_none() {
+            return Err(Error::TransactionClosed);
+        }
+        state.wakes.insert(topic.clone());
+        Ok(())
+    }
+
+    async fn operate<P: AsRef<[Value]>>(&self, sql: &str, rows: &[P], wanted: Yield) -> Result<Done> {
+        let mut operation = self.start()?;
+        let (link, begin) = (operation.link.clone(), operation.begin.take());
+        let result = async {
+            let statement = self.0.statements.get(sql)?;
+            rows.iter().try_for_each(|params| statement.check(params.as_ref()))?;
+            match &link {
+                Link::Pooled(connection) => {
+                    // BEGIN and the first statement travel together: the server takes them in this order.
+                    let opening = async {
+                        match begin {
+                            Some(sql) => connection.batch_execute(sql).await,
+                            None => Ok(()),
+                        }
+                    };
+                    let running = run(connection, &statement, rows, wanted);
+                    let (opened, done) = tokio::join!(biased; opening, running);
+                    opened.map_err(Problem::from)?;
+                    done
+                }
+                Link::Borrowed(borrowed) => borrowed.run(statement, rows, wanted).await,
+            }
+        };
+        let result = result.await;
+        operation.finish(result.as_ref().err());
+        result.map_err(|problem| problem.error)
+    }
+
+    fn start(&self) -> Result<Operation> {
+        let mut state = self.state();
+        let link = state.link.clone().ok_or(Error::TransactionClosed)?;
+        if let Some(failure) = &state.failure {
+            return Err(Error::TransactionFailed(failure.reason.clone()));
+        }
+        state.outstanding += 1;
+        Ok(Operation { link, begin: state.begin.take(), handle: self.clone(), is_finished: false })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Postgres").finish_non_exhaustive()
+    }
+}
+
+/// An operation on its way. One that is dropped half-way leaves nobody to read the server's answer: if that was an
+/// error, COMMIT would quietly roll back. So the transaction fails then.
+struct Operation {
+    link: Link,
+    begin: Option<&'static str>,
+    handle: Handle,
+    is_finished: bool,
+}
+
+impl Operation {
+    fn finish(&mut self, problem: Option<&Problem>) {
+        self.is_finished = true;
+        let failed = problem.map(|problem| Failed {
+            reason: problem.error.to_string(),
+            is_conflict: problem.is_conflict,
+            is_outage: matches!(problem.error, Error::Unavailable(_)),
+        });
+        self.record(failed);
+    }
+
+    fn record(&self, failed: Option<Failed>) {
+        let mut state = self.handle.state();
+        state.outstanding -= 1;
+        if state.failure.is_none() {
+            state.failure = failed;
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let reason = "an operation was dropped before it ended".to_owned();
+            self.record(Some(Failed { reason, is_conflict: false, is_outage: false }));
+        }
+    }
+}
+
+/// What an operation is to yield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Yield {
+    Rows,
+    Count,
+}
+
+/// What an operation yielded.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) changed: u64,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Why an operation failed.
+#[derive(Debug)]
+pub(super) struct Problem {
+    pub(super) error: Error,
+    pub(super) is_conflict: bool,
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self { error, is_conflict: false }
+    }
+}
+
+impl From<tokio_postgres::Error> for Problem {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self { error: failure::of(&error), is_conflict: failure::is_conflict(&error) }
+    }
+}
+
+/// Runs a statement on a pooled connection, where it stays prepared.
+async fn run<P: AsRef<[Value]>>(
+    connection: &Object,
+    statement: &Statement,
+    rows: &[P],
+    wanted: Yield,
+) -> std::result::Result<Done, Problem> {
+    let prepared = connection.prepare_cached(&statement.text).await?;
+    run_prepared(connection, &prepared, statement, rows, wanted).await
+}
+
+/// How many executions of one statement are on the wire at once.
+const WINDOW: usize = 256;
+
+/// Runs a prepared statement once for each row of parameters, without waiting for one before sending the next.
+pub(super) async fn run_prepared<P: AsRef<[Value]>>(
+    client: &tokio_postgres::Client,
+    prepared: &tokio_postgres::Statement,
+    statement: &Statement,
+    rows: &[P],
+    wanted: Yield,
+) -> std::result::Result<Done, Problem> {
+    if let (Yield::Rows, [params]) = (wanted, rows) {
+        let parameters: Vec<Parameter<'_>> = params.as_ref().iter().map(Parameter).collect();
+        let found = client.query(prepared, &by_reference(&parameters)).await?;
+        return Ok(Done { changed: 0, rows: value::rows(&found)? });
+    }
+    let mut changed = 0;
+    for window in rows.chunks(WINDOW) {
+        let executions = window.iter().map(|params| async move {
+            let parameters: Vec<Parameter<'_>> = params.as_ref().iter().map(Parameter).collect();
+            client.execute(prepared, &by_reference(&parameters)).await
+        });
+        for count in in_order(executions).await? {
+            changed += if statement.changes_rows { count } else { 0 };
+        }
+    }
+    Ok(Done { changed, rows: Vec::new() })
+}
+
+fn by_reference<'a>(parameters: &'a [Parameter<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    parameters.iter().map(|parameter| parameter as &(dyn ToSql + Sync)).collect()
+}
+
+/// Polls all futures, the first ones first, until every one has ended; the first error in order, if any.
+async fn in_order<T, E>(
+    futures: impl Iterator<Item = impl Future<Output = std::result::Result<T, E>>>,
+) -> std::result::Result<Vec<T>, E> {
+    use std::task::Poll;
+    let mut pending: Vec<_> = futures.map(|future| (Some(Box::pin(future)), None)).collect();
+    std::future::poll_fn(|context| {
+        let mut is_done = true;
+        for (future, output) in &mut pending {
+            let Some(running) = future else { continue };
+            match running.as_mut().poll(context) {
+                Poll::Ready(result) => (*future, *output) = (None, Some(result)),
+                Poll::Pending => is_done = false,
+            }
+        }
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    pending.into_iter().filter_map(|(_, output)| output).collect()
+}

@@ -1,0 +1,166 @@
+//! Keeps the write-ahead log short without making the writer wait.
+//!
+//! A passive checkpoint copies pages beside the writer, but the log starts over only when *everything* in it has
+//! been copied and nobody reads it. Under constant writing that moment never comes by itself, so once the log is
+//! long and all but a few pages are copied, the writer is held for as long as those few take.
+
+use super::Shared;
+use super::connection::Watch;
+use crate::figures::Figures;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// SQLite's own default: 4 MiB of log.
+const STEP_PAGES: i64 = 1_000;
+/// From here on it is worth holding the writer so that the log starts over.
+const LONG_PAGES: i64 = 4_000;
+/// What can be copied while the writer waits, well within 5 ms on a disk that deserves the name.
+const FEW_PAGES: i64 = 64;
+/// From here on a longer hold is the lesser evil.
+const TOO_LONG_PAGES: i64 = 64_000;
+const PASSES: usize = 8;
+const PAGE_BYTES: i64 = 4_096;
+/// A log of this size is worth a warning.
+const WARN_BYTES: u64 = 64 << 20;
+/// A read younger than this is never ended: it is not what keeps the log alive.
+const YOUNG: Duration = Duration::from_secs(1);
+
+/// Told by SQLite after every commit how long the log is.
+pub(super) struct WalWatch {
+    figures: Arc<Figures>,
+    due_at_pages: AtomicI64,
+    signal: Mutex<Signal>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Signal {
+    is_due: bool,
+    is_closed: bool,
+}
+
+impl WalWatch {
+    pub(super) fn new(figures: Arc<Figures>) -> Self {
+        let due_at_pages = AtomicI64::new(STEP_PAGES);
+        Self { figures, due_at_pages, signal: Mutex::default(), changed: Condvar::new() }
+    }
+
+    pub(super) fn attach(self: &Arc<Self>, db: &mut rusqlite::Connection) -> rusqlite::Result<()> {
+        let watch = self.clone();
+        db.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: std::ffi::c_int| {
+            watch.committed(i64::from(pages));
+            Ok(())
+        }))
+    }
+
+    fn committed(&self, pages: i64) {
+        self.figures.wal_bytes.set(pages * PAGE_BYTES);
+        if pages >= self.due_at_pages.load(Ordering::Relaxed) {
+            self.due_at_pages.store(pages + STEP_PAGES, Ordering::Relaxed);
+            self.tell(|signal| signal.is_due = true);
+        } else if pages < STEP_PAGES {
+            self.due_at_pages.store(STEP_PAGES, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.tell(|signal| signal.is_closed = true);
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Signal)) {
+        change(&mut self.signal.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_one();
+    }
+
+    /// Waits until a checkpoint is due; false when the store closes.
+    fn wait(&self) -> bool {
+        let mut signal = self.signal.lock().unwrap_or_else(PoisonError::into_inner);
+        while !signal.is_due && !signal.is_closed {
+            signal = self.changed.wait(signal).unwrap_or_else(PoisonError::into_inner);
+        }
+        signal.is_due = false;
+        !signal.is_closed
+    }
+}
+
+/// The log after a checkpoint, in pages.
+#[derive(Clone, Copy)]
+struct Pass {
+    log: i64,
+    copied: i64,
+}
+
+/// The checkpointer's thread.
+pub(super) fn work(
+    shared: &Shared,
+    db: &rusqlite::Connection,
+    wal: &WalWatch,
+    readers: Vec<Arc<Watch>>,
+    limit_bytes: u64,
+) {
+    let mut warned_at_bytes = 0;
+    while wal.wait() {
+        let Some(pass) = checkpoint(shared, db) else { continue };
+        let bytes = (pass.log.max(0) * PAGE_BYTES) as u64;
+        if pass.log - pass.copied <= FEW_PAGES || bytes < WARN_BYTES {
+            warned_at_bytes = 0;
+            continue;
+        }
+        let oldest = readers.iter().filter_map(|watch| watch.open_for()).max().unwrap_or_default();
+        if bytes >= warned_at_bytes * 2 {
+            warned_at_bytes = bytes;
+            let oldest_read_ms = oldest.as_millis() as u64;
+            tracing::warn!(
+                bytes,
+                limit_bytes,
+                oldest_read_ms,
+                "a long read keeps the write-ahead log from being cleared"
+            );
+        }
+        if bytes >= limit_bytes {
+            evict(&readers, bytes, &shared.figures);
+        }
+    }
+}
+
+fn checkpoint(shared: &Shared, db: &rusqlite::Connection) -> Option<Pass> {
+    let mut pass = copy(db)?;
+    for _ in 0..PASSES {
+        let left = pass.log - pass.copied;
+        if left == 0 || pass.log < LONG_PAGES {
+            break;
+        }
+        if left <= FEW_PAGES || pass.log > TOO_LONG_PAGES {
+            let _writer_waits = shared.lock_writer();
+            let began = Instant::now();
+            pass = copy(db)?;
+            shared.figures.checkpoint_hold.record_duration(began.elapsed());
+            break;
+        }
+        let before = pass;
+        pass = copy(db)?;
+        if pass.copied == before.copied {
+            // Somebody reads an old snapshot; copying again now gains nothing.
+            break;
+        }
+    }
+    Some(pass)
+}
+
+fn copy(db: &rusqlite::Connection) -> Option<Pass> {
+    let row = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+        Ok(Pass { log: row.get(1)?, copied: row.get(2)? })
+    });
+    // The data is safe in the log; the next step of growth tries again.
+    row.inspect_err(|error| tracing::warn!(%error, "checkpoint failed")).ok()
+}
+
+fn evict(readers: &[Arc<Watch>], wal_bytes: u64, figures: &Figures) {
+    for watch in readers {
+        if watch.open_for().is_some_and(|open| open > YOUNG) {
+            watch.evict(wal_bytes);
+            figures.reads_evicted.increment();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! An author's closure on its way through a queue.
+
+use super::connection::Session;
+use crate::claim::Claim;
+use crate::figures::Figures;
+use crate::guarded::guarded;
+use crate::tx::Link;
+use crate::{Error, Result, Topic, Tx};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+/// What a job may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Read,
+    Write,
+}
+
+/// Something that runs in a transaction, perhaps more than once, and remembers how its last run ended.
+pub(super) trait Member: Send {
+    /// Runs it on a connection with an open transaction.
+    fn attempt(&mut self, session: &Session, mode: Mode);
+    /// Whether the last run ended well.
+    fn is_ok(&self) -> bool;
+    /// Replaces the outcome of the last run.
+    fn fail(&mut self, error: Error);
+    /// What is to be woken if the last run is committed.
+    fn wakes(&mut self) -> Vec<Topic>;
+}
+
+/// A closure and the outcome of its last run.
+pub(super) struct Attempt<T, F> {
+    work: F,
+    outcome: Option<Result<T>>,
+    wakes: Vec<Topic>,
+}
+
+impl<T, F> Attempt<T, F> {
+    pub(super) fn new(work: F) -> Self {
+        Self { work, outcome: None, wakes: Vec::new() }
+    }
+
+    pub(super) fn into_outcome(self) -> Result<T> {
+        self.outcome.unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl<T, F, Fut> Member for Attempt<T, F>
+where
+    T: Send,
+    F: Fn(Tx) -> Fut + Send,
+    Fut: Future<Output = Result<T>> + Send,
+{
+    fn attempt(&mut self, session: &Session, mode: Mode) {
+        // The previous run's value belongs to a transaction that never was.
+        self.outcome = None;
+        let tx = Tx(Link::Sqlite(session.open(mode)));
+        let run = pin!(guarded(|| (self.work)(tx), || false));
+        // Every operation of a SQLite Tx is ready when polled, and everything else is refused: one poll ends it.
+        let result = match run.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(Error::ForeignAwait),
+        };
+        let end = session.end();
+        self.wakes = end.wakes;
+        self.outcome = Some(match (result, end.failure) {
+            (Ok(_), Some(failure)) => Err(Error::TransactionFailed(failure)),
+            (result, _) => result,
+        });
+    }
+
+    fn is_ok(&self) -> bool {
+        matches!(self.outcome, Some(Ok(_)))
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.outcome = Some(Err(error));
+    }
+
+    fn wakes(&mut self) -> Vec<Topic> {
+        std::mem::take(&mut self.wakes)
+    }
+}
+
+/// A member that somebody waits for.
+pub(super) trait Job: Member {
+    /// Takes it for running, unless its caller is gone.
+    fn claim(&self, figures: &Figures) -> bool;
+    /// What it may do.
+    fn mode(&self) -> Mode;
+    /// Tells the caller the outcome.
+    fn reply(self: Box<Self>);
+}
+
+/// An attempt in a queue.
+pub(super) struct Queued<T, F> {
+    pub(super) attempt: Attempt<T, F>,
+    pub(super) mode: Mode,
+    pub(super) reply: oneshot::Sender<Result<T>>,
+    pub(super) claim: Claim,
+    pub(super) called: Instant,
+    /// Given back when the job is done, which is what bounds the queue.
+    pub(super) _place: OwnedSemaphorePermit,
+}
+
+impl<T, F> Member for Queued<T, F>
+where
+    T: Send,
+    F: Send,
+    Attempt<T, F>: Member,
+{
+    fn attempt(&mut self, session: &Session, mode: Mode) {
+        self.attempt.attempt(session, mode);
+    }
+
+    fn is_ok(&self) -> bool {
+        self.attempt.is_ok()
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.attempt.fail(error);
+    }
+
+    fn wakes(&mut self) -> Vec<Topic> {
+        self.attempt.wakes()
+    }
+}
+
+impl<T, F> Job for Queued<T, F>
+where
+    T: Send,
+    F: Send,
+    Attempt<T, F>: Member,
+{
+    fn claim(&self, figures: &Figures) -> bool {
+        let is_ours = self.claim.claim();
+        if is_ours {
+            figures.wait_time.record_duration(self.called.elapsed());
+        }
+        is_ours
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn reply(self: Box<Self>) {
+        // A caller that has gone away has no use for the answer.
+        let _ = self.reply.send(self.attempt.into_outcome());
+    }
+}

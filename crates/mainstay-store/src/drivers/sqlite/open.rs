@@ -1,0 +1,201 @@
+//! Opens a database: checks before it touches, and takes back what it made if it cannot finish.
+
+use super::checkpointer::{self, WalWatch};
+use super::connection::Session;
+use super::owner::Owner;
+use super::queue::Queue;
+use super::writer::{self, Writer};
+use super::{Driver, Shared, failure, readers};
+use crate::figures::Figures;
+use crate::gate::Gate;
+use crate::wakeups::Hub;
+use crate::{Durability, Error, Options, Result};
+use rusqlite::{Connection, OpenFlags};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// How long a commit waits for a program that has locked the file past our own lock, such as a database browser.
+pub(super) const FOREIGN_LOCK_PATIENCE_MS: u64 = 1_000;
+
+const HEADER: &[u8; 16] = b"SQLite format 3\0";
+
+/// The files of a database.
+pub(super) struct Files {
+    database: Option<PathBuf>,
+    /// The database was made by this opening, which has not succeeded yet.
+    is_half_made: AtomicBool,
+    _owner: Option<Owner>,
+}
+
+impl Files {
+    fn claim(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self { database: None, is_half_made: AtomicBool::new(false), _owner: None });
+        };
+        check(path)?;
+        let is_half_made = AtomicBool::new(!path.exists());
+        Ok(Self { _owner: Some(Owner::take(path)?), database: Some(path.to_owned()), is_half_made })
+    }
+
+    pub(super) fn in_memory(&self) -> bool {
+        self.database.is_none()
+    }
+
+    /// The opening succeeded.
+    pub(super) fn keep(&self) {
+        self.is_half_made.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let Some(database) = self.database.as_ref().filter(|_| self.is_half_made.load(Ordering::Relaxed))
+        else {
+            return;
+        };
+        for suffix in ["", "-wal", "-shm"] {
+            let mut path = database.as_os_str().to_owned();
+            path.push(suffix);
+            // Whatever was never made cannot be removed; that is fine.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// Looks at what is there without changing it.
+fn check(path: &Path) -> Result<()> {
+    let failed = |what: &Path, reason: &str| Error::Open {
+        what: what.display().to_string(),
+        reason: reason.to_owned(),
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(failed(path, &format!("the folder {} does not exist", folder.display())));
+    }
+    if path.is_dir() {
+        return Err(failed(path, "it is a folder"));
+    }
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(path, &error.to_string())),
+    };
+    let mut header = Vec::new();
+    let read = file.by_ref().take(HEADER.len() as u64).read_to_end(&mut header);
+    read.map_err(|error| failed(path, &error.to_string()))?;
+    if header.is_empty() || header == HEADER {
+        Ok(())
+    } else {
+        Err(Error::NotADatabase(path.display().to_string()))
+    }
+}
+
+/// Opens the database and starts its threads.
+pub(super) fn open(
+    path: Option<&Path>,
+    options: &Options,
+    figures: &Arc<Figures>,
+    hub: Arc<Hub>,
+) -> Result<Driver> {
+    let files = Files::claim(path)?;
+    let mut db = connect(path, options.durability)?;
+    let durability = describe(&db, path)?;
+    let wal = Arc::new(WalWatch::new(figures.clone()));
+    wal.attach(&mut db).map_err(failure::of)?;
+    let session = |db, limit| Session::new(db, options.clock.clone(), limit).map_err(failure::of);
+
+    let reader_count = if path.is_some() { options.readers } else { 0 };
+    let readers: Vec<Session> = (0..reader_count)
+        .map(|_| session(connect(path, options.durability)?, options.read_timeout))
+        .collect::<Result<_>>()?;
+    let watches = readers.iter().map(Session::watch).collect();
+
+    let writer_session = session(db, options.transaction_timeout)?;
+    let shared = Arc::new(Shared {
+        writer: Mutex::new(Writer::new(writer_session, figures.clone(), hub, options.failpoints.clone())),
+        writes: Queue::default(),
+        reads: Queue::default(),
+        write_gate: Gate::new(options.queue_limit, options.busy_timeout),
+        read_gate: Gate::new(options.queue_limit, options.busy_timeout),
+        figures: figures.clone(),
+    });
+
+    // From here on the driver owns the threads: whatever fails, dropping it stops them before the files go.
+    let driver = Driver { shared: shared.clone(), threads: Mutex::default(), files, durability };
+    let start = |name: &str, body: Box<dyn FnOnce() + Send>| {
+        let thread = std::thread::Builder::new().name(format!("mainstay-{name}")).spawn(body);
+        let thread = thread
+            .map_err(|error| Error::Open { what: format!("thread {name}"), reason: error.to_string() })?;
+        driver.lock_threads().push(thread);
+        Ok::<(), Error>(())
+    };
+    let runtime = tokio::runtime::Handle::current();
+    start("writer", {
+        let (shared, runtime, wal) = (shared.clone(), runtime.clone(), wal.clone());
+        Box::new(move || writer::work(&shared, &runtime, &wal))
+    })?;
+    for session in readers {
+        let (shared, runtime) = (shared.clone(), runtime.clone());
+        start("reader", Box::new(move || readers::work(&shared, &session, &runtime)))?;
+    }
+    if path.is_some() {
+        let db = connect(path, options.durability)?;
+        let limit = options.wal_limit_bytes;
+        start("checkpointer", Box::new(move || checkpointer::work(&shared, &db, &wal, watches, limit)))?;
+    }
+    Ok(driver)
+}
+
+fn connect(path: Option<&Path>, durability: Durability) -> Result<Connection> {
+    let what = path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
+    let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => Error::NotADatabase(what.clone()),
+        Some(rusqlite::ErrorCode::CannotOpen | rusqlite::ErrorCode::ReadOnly) => {
+            Error::Open { what: what.clone(), reason: format!("{error}; is its folder writable?") }
+        }
+        _ => failure::of(error),
+    };
+    // Each connection is used by one thread at a time, which our own locks see to.
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = match path {
+        Some(path) => Connection::open_with_flags(path, flags),
+        None => Connection::open_in_memory_with_flags(flags),
+    };
+    let db = db.map_err(failed)?;
+    db.busy_timeout(std::time::Duration::from_millis(FOREIGN_LOCK_PATIENCE_MS)).map_err(failed)?;
+    if db.is_readonly("main").map_err(failed)? {
+        return Err(Error::Open { what, reason: "the file is read-only".to_owned() });
+    }
+    let mode: String = db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(failed)?;
+    if path.is_some() && mode != "wal" {
+        return Err(Error::Open {
+            what,
+            reason: "its file system does not support a write-ahead log".to_owned(),
+        });
+    }
+    let synchronous = if durability == Durability::Full { "FULL" } else { "NORMAL" };
+    // The checkpointer checkpoints, so that no commit has to. Memory mapping is off: an IO error there is a signal
+    // that kills the process instead of an error code.
+    let settings = format!(
+        "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON;
+         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -32768;
+         PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA trusted_schema = OFF;"
+    );
+    db.execute_batch(&settings).map_err(failed)?;
+    Ok(db)
+}
+
+fn describe(db: &Connection, path: Option<&Path>) -> Result<String> {
+    let version = rusqlite::version();
+    if path.is_none() {
+        return Ok(format!("SQLite {version}, in memory, nothing is kept"));
+    }
+    let synchronous: i64 = db.query_row("PRAGMA synchronous", [], |row| row.get(0)).map_err(failure::of)?;
+    let (mode, meaning) =
+        if synchronous >= 2 { ("FULL", "fsync on every commit") } else { ("NORMAL", "NOT durable") };
+    Ok(format!("SQLite {version}, WAL, synchronous={mode} ({meaning})"))
+}

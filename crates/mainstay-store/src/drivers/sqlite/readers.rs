@@ -1,0 +1,28 @@
+//! Reads, beside the writer: each on a snapshot of its own.
+
+use super::connection::Session;
+use super::job::{Job, Mode};
+use super::{Shared, StopOnExit, failure};
+
+/// A reader's thread.
+pub(super) fn work(shared: &Shared, session: &Session, runtime: &tokio::runtime::Handle) {
+    let _context = runtime.enter();
+    let _stop = StopOnExit { shared, wal: None };
+    while let Some(mut job) = shared.reads.wait() {
+        if job.claim(&shared.figures) {
+            read(session, &mut *job);
+            job.reply();
+        }
+    }
+}
+
+fn read(session: &Session, job: &mut dyn Job) {
+    if let Err(error) = session.control("BEGIN") {
+        return job.fail(failure::of(error));
+    }
+    job.attempt(session, Mode::Read);
+    if session.is_in_transaction() {
+        // Ending a read cannot fail in a way that matters to its result.
+        drop(session.control("ROLLBACK"));
+    }
+}

@@ -1,0 +1,244 @@
+//! The one writer: runs what waits, each in a savepoint, and ends all of it with one commit.
+//!
+//! Outcomes are told only after that commit, also those of members that failed: a member may have failed because
+//! of what a neighbour wrote, and a neighbour's writes are not real before they are committed. When the shared
+//! transaction is lost, every member is run again alone, so only the one that breaks things fails.
+
+use super::checkpointer::WalWatch;
+use super::connection::Session;
+use super::job::{Job, Member, Mode};
+use super::{Shared, failure};
+use crate::figures::Figures;
+use crate::wakeups::{Hub, Topic};
+use crate::{Error, Result};
+use mainstay_core::failpoints::Failpoints;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Most members of a group: beyond this the commit's cost is spread thin already.
+const MAX_MEMBERS: usize = 256;
+/// Longest time a group collects members, since the first waits for the last.
+const MAX_COLLECTING: Duration = Duration::from_millis(10);
+
+/// The connection that writes.
+pub(super) struct Writer {
+    session: Session,
+    figures: Arc<Figures>,
+    hub: Arc<Hub>,
+    failpoints: Failpoints,
+    usual_time: Duration,
+    /// A commit failed in a way that may have left its frames in the log; nothing may be written before that is
+    /// cleared up.
+    is_suspect: bool,
+}
+
+/// Why a commit did not succeed.
+enum Failure {
+    /// It certainly did not happen.
+    RolledBack(Error),
+    /// It may be found after a restart.
+    Unknown(String),
+}
+
+impl Writer {
+    pub(super) fn new(
+        session: Session,
+        figures: Arc<Figures>,
+        hub: Arc<Hub>,
+        failpoints: Failpoints,
+    ) -> Self {
+        Self { session, figures, hub, failpoints, usual_time: Duration::ZERO, is_suspect: false }
+    }
+
+    /// How long a transaction alone usually takes.
+    pub(super) fn usual_time(&self) -> Duration {
+        self.usual_time
+    }
+
+    /// Runs one member in a transaction of its own.
+    pub(super) fn run_alone(&mut self, member: &mut dyn Member) {
+        let began = Instant::now();
+        self.attempt_alone(member, Mode::Write);
+        self.figures.group_size.record(1);
+        self.usual_time = (self.usual_time * 7 + began.elapsed()) / 8;
+    }
+
+    fn attempt_alone(&mut self, member: &mut dyn Member, mode: Mode) {
+        if let Err(error) = self.begin() {
+            return member.fail(error);
+        }
+        member.attempt(&self.session, mode);
+        if !member.is_ok() {
+            return self.roll_back();
+        }
+        match self.commit() {
+            Ok(()) => self.wake(member.wakes()),
+            Err(Failure::RolledBack(error)) => member.fail(error),
+            Err(Failure::Unknown(reason)) => member.fail(Error::CommitUnknown(reason)),
+        }
+    }
+
+    /// Runs `first` and whatever `next` yields in one transaction.
+    fn run_group(&mut self, first: Box<dyn Job>, mut next: impl FnMut() -> Option<Box<dyn Job>>) {
+        let began = Instant::now();
+        if let Err(error) = self.begin() {
+            return self.refuse(first, error);
+        }
+        let mut members: Vec<Box<dyn Job>> = Vec::new();
+        let mut upcoming = Some(first);
+        let mut is_intact = true;
+        while let Some(mut job) = upcoming.take() {
+            if job.claim(&self.figures) {
+                is_intact = self.attempt_in_group(&mut *job, !members.is_empty());
+                members.push(job);
+            }
+            if is_intact && members.len() < MAX_MEMBERS && began.elapsed() < MAX_COLLECTING {
+                upcoming = next();
+            }
+        }
+        let lost = || Failure::RolledBack(Error::Io("the shared transaction was lost".to_owned()));
+        let ended = if is_intact { self.commit() } else { Err(lost()) };
+        self.figures.group_size.record(members.len() as u64);
+        self.conclude(members, ended);
+        self.usual_time = (self.usual_time * 7 + began.elapsed()) / 8;
+    }
+
+    /// Runs a member beside others; false when that cost them their transaction.
+    fn attempt_in_group(&mut self, job: &mut dyn Job, has_neighbours: bool) -> bool {
+        // The first has nobody to protect: if it fails, everything so far is rolled back.
+        if has_neighbours && self.session.control("SAVEPOINT member").is_err() {
+            return false;
+        }
+        job.attempt(&self.session, job.mode());
+        if !self.session.is_in_transaction() {
+            return false;
+        }
+        let control = |sql| self.session.control(sql);
+        match (job.is_ok(), has_neighbours) {
+            (true, false) => true,
+            (true, true) => control("RELEASE member").is_ok(),
+            (false, true) => control("ROLLBACK TO member").and_then(|()| control("RELEASE member")).is_ok(),
+            (false, false) => control("ROLLBACK").and_then(|()| control("BEGIN IMMEDIATE")).is_ok(),
+        }
+    }
+
+    fn conclude(&mut self, mut members: Vec<Box<dyn Job>>, ended: std::result::Result<(), Failure>) {
+        match ended {
+            Ok(()) => {
+                self.wake(members.iter_mut().filter(|job| job.is_ok()).flat_map(|job| job.wakes()));
+            }
+            Err(Failure::Unknown(reason)) => {
+                for job in members.iter_mut().filter(|job| job.is_ok()) {
+                    job.fail(Error::CommitUnknown(reason.clone()));
+                }
+            }
+            Err(Failure::RolledBack(error)) => {
+                self.roll_back();
+                if let [only] = &mut members[..] {
+                    // It was alone already. A member that failed by itself keeps its own error.
+                    if only.is_ok() {
+                        only.fail(error);
+                    }
+                } else {
+                    return self.run_again(members);
+                }
+            }
+        }
+        members.into_iter().for_each(|job| job.reply());
+    }
+
+    fn run_again(&mut self, members: Vec<Box<dyn Job>>) {
+        self.figures.groups_lost.increment();
+        for mut job in members {
+            self.figures.rerun.increment();
+            let mode = job.mode();
+            self.attempt_alone(&mut *job, mode);
+            job.reply();
+        }
+    }
+
+    fn refuse(&self, mut job: Box<dyn Job>, error: Error) {
+        if job.claim(&self.figures) {
+            job.fail(error);
+            job.reply();
+        }
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        if self.is_suspect {
+            self.overwrite_leftovers().map_err(|error| Error::Unavailable(error.to_string()))?;
+        }
+        self.failpoints.hit("store.begin")?;
+        self.session.control("BEGIN IMMEDIATE").map_err(failure::of)
+    }
+
+    fn commit(&mut self) -> std::result::Result<(), Failure> {
+        if let Err(hit) = self.failpoints.hit("store.commit") {
+            self.roll_back();
+            return Err(Failure::RolledBack(hit.into()));
+        }
+        let began = Instant::now();
+        if let Err(error) = self.session.control("COMMIT") {
+            self.roll_back();
+            return Err(self.judge(error));
+        }
+        self.figures.commit_time.record_duration(began.elapsed());
+        // Only an abort makes sense here: the commit has happened.
+        drop(self.failpoints.hit("store.committed"));
+        Ok(())
+    }
+
+    /// Whether a failed commit may still be found in the log after a restart.
+    fn judge(&mut self, error: rusqlite::Error) -> Failure {
+        match failure::of(error) {
+            // The frames may all be in the log, with only the sync failed.
+            Error::Io(reason) => match self.overwrite_leftovers() {
+                Ok(()) => Failure::RolledBack(Error::Io(reason)),
+                Err(_) => Failure::Unknown(reason),
+            },
+            // A full disk cut the frames short, and a constraint was checked before any was written.
+            other => Failure::RolledBack(other),
+        }
+    }
+
+    /// Commits a change of no meaning. Its frames take the place of those that a failed commit left in the log;
+    /// since every frame's checksum builds on the one before, none of the old ones can be valid afterwards.
+    fn overwrite_leftovers(&mut self) -> rusqlite::Result<()> {
+        self.is_suspect = true;
+        self.session.with(|db| {
+            let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+            db.execute_batch(&format!("PRAGMA user_version = {}", (version + 1) % 1_000))
+        })?;
+        self.is_suspect = false;
+        Ok(())
+    }
+
+    fn roll_back(&self) {
+        if self.session.is_in_transaction() {
+            // It fails only when the transaction is gone already, which is what was wanted.
+            drop(self.session.control("ROLLBACK"));
+        }
+    }
+
+    fn wake(&self, topics: impl IntoIterator<Item = Topic>) {
+        let topics: BTreeSet<Topic> = topics.into_iter().collect();
+        if !topics.is_empty() {
+            self.figures.wakeups.add(topics.len() as u64);
+            self.hub.wake(topics.iter().map(Topic::as_str));
+        }
+    }
+}
+
+/// The writer's thread.
+pub(super) fn work(shared: &Shared, runtime: &tokio::runtime::Handle, wal: &WalWatch) {
+    // A closure behaves alike here and inline on a thread of the runtime.
+    let _context = runtime.enter();
+    // Whatever ends this thread, nobody may wait for it in vain.
+    let _stop = super::StopOnExit { shared, wal: Some(wal) };
+    while let Some(first) = shared.writes.wait() {
+        let mut writer = shared.lock_writer();
+        writer.run_group(first, || shared.writes.next());
+        shared.figures.queued.set(shared.writes.len() as i64);
+    }
+}

@@ -1,0 +1,156 @@
+//! How a store is opened.
+
+use crate::migrations::{Component, Report};
+use crate::system::{SystemClock, SystemRandom};
+use crate::{Result, Store};
+use mainstay_core::clock::Clock;
+use mainstay_core::failpoints::Failpoints;
+use mainstay_core::random::Random;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a commit waits for on SQLite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Every commit is on the disk before it is acknowledged (`synchronous=FULL`).
+    #[default]
+    Full,
+    /// The last commits may be lost when power fails (`synchronous=NORMAL`). For measuring and for tests that
+    /// must see the loss; never for data.
+    Relaxed,
+}
+
+/// How much a transaction sees of the ones beside it, on PostgreSQL. SQLite is always serializable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Each statement sees what was committed before it; read-then-write needs [`Tx::lock`](crate::Tx::lock).
+    #[default]
+    ReadCommitted,
+    /// As if transactions ran one after another; conflicts are run again by the store.
+    Serializable,
+}
+
+/// Settings of a store. Every one has a default that is right for most.
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) url: String,
+    pub(crate) busy_timeout: Duration,
+    pub(crate) transaction_timeout: Duration,
+    pub(crate) read_timeout: Duration,
+    pub(crate) queue_limit: usize,
+    pub(crate) readers: usize,
+    pub(crate) connections: usize,
+    pub(crate) wal_limit_bytes: u64,
+    pub(crate) durability: Durability,
+    pub(crate) migrate: bool,
+    pub(crate) components: Vec<Component>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) failpoints: Failpoints,
+}
+
+impl Options {
+    /// The defaults, for the store at `url`.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            busy_timeout: Duration::from_secs(5),
+            transaction_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(60),
+            queue_limit: 1_024,
+            readers: 4,
+            connections: 16,
+            wal_limit_bytes: 1 << 30,
+            durability: Durability::default(),
+            migrate: true,
+            components: Vec::new(),
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom::default()),
+            failpoints: Failpoints::from_environment(),
+        }
+    }
+
+    /// Opens the store, and brings its schema up to date.
+    pub async fn open(self) -> Result<Store> {
+        self.open_reporting().await.map(|(store, _)| store)
+    }
+
+    /// Opens the store and tells which migrations were applied.
+    pub async fn open_reporting(self) -> Result<(Store, Report)> {
+        Store::open_with(self).await
+    }
+
+    /// How long a call waits for its turn, or for the database to come back, before it ends with `STORE_BUSY`
+    /// or `STORE_UNAVAILABLE`.
+    pub fn busy_timeout(self, busy_timeout: Duration) -> Self {
+        Self { busy_timeout, ..self }
+    }
+
+    /// How long one transaction may run.
+    pub fn transaction_timeout(self, transaction_timeout: Duration) -> Self {
+        Self { transaction_timeout, ..self }
+    }
+
+    /// How long one read may run.
+    pub fn read_timeout(self, read_timeout: Duration) -> Self {
+        Self { read_timeout, ..self }
+    }
+
+    /// How many transactions may wait at once.
+    pub fn queue_limit(self, queue_limit: usize) -> Self {
+        Self { queue_limit: queue_limit.max(1), ..self }
+    }
+
+    /// How many reads run at once on SQLite.
+    pub fn readers(self, readers: usize) -> Self {
+        Self { readers: readers.max(1), ..self }
+    }
+
+    /// How many connections the pool keeps on PostgreSQL, besides one for wake-ups.
+    pub fn connections(self, connections: usize) -> Self {
+        Self { connections: connections.max(1), ..self }
+    }
+
+    /// How large the write-ahead log of SQLite may grow before the reads that keep it alive are ended.
+    pub fn wal_limit_bytes(self, wal_limit_bytes: u64) -> Self {
+        Self { wal_limit_bytes, ..self }
+    }
+
+    /// What a commit waits for on SQLite.
+    pub fn durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// Whether waiting migrations are run, which is the default, or refused.
+    pub fn migrate(self, migrate: bool) -> Self {
+        Self { migrate, ..self }
+    }
+
+    /// The schema that a part of the program needs.
+    pub fn component(mut self, component: Component) -> Self {
+        self.components.push(component);
+        self
+    }
+
+    /// The clock behind `mainstay_now()` on SQLite. On PostgreSQL the server's clock is the only one.
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// The source of jitter.
+    pub fn random(self, random: Arc<dyn Random>) -> Self {
+        Self { random, ..self }
+    }
+
+    /// The points at which tests make the store fail.
+    pub fn failpoints(self, failpoints: Failpoints) -> Self {
+        Self { failpoints, ..self }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Options").finish_non_exhaustive()
+    }
+}

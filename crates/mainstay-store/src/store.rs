@@ -1,0 +1,157 @@
+//! The store as its users see it.
+
+use crate::drivers::Driver;
+use crate::figures::Figures;
+use crate::migrations::{self, Report};
+use crate::wakeups::Hub;
+use crate::{Error, Isolation, Listener, Location, Options, Result, Topic, Tx};
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+/// A database that everything durable lives in. Clones are the same store.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+    isolation: Isolation,
+}
+
+struct Inner {
+    driver: Driver,
+    location: Location,
+    figures: Arc<Figures>,
+    hub: Arc<Hub>,
+}
+
+impl Store {
+    /// Opens the store at `url` with default settings: `sqlite:FILE`, `sqlite::memory:` or `postgres://…`.
+    pub async fn open(url: &str) -> Result<Self> {
+        Options::new(url).open().await
+    }
+
+    pub(crate) async fn open_with(options: Options) -> Result<(Self, Report)> {
+        let location = Location::parse(&options.url)?;
+        let (figures, hub) = (Arc::new(Figures::default()), Arc::new(Hub::default()));
+        let driver = Driver::open(&location, &options, &figures, &hub).await?;
+        let store = Self {
+            inner: Arc::new(Inner { driver, location, figures, hub }),
+            isolation: Isolation::default(),
+        };
+        let report = migrations::run(&store, &options).await?;
+        store.inner.driver.opened();
+        for step in &report.applied {
+            tracing::info!(component = step.component, step = step.name, "schema migrated");
+        }
+        Ok((store, report))
+    }
+
+    /// Runs `work` in one transaction and commits it. See the [rules of a transaction](crate#the-rules-of-a-transaction).
+    pub async fn transact<T, F, Fut>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(Tx) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        let figures = &self.inner.figures;
+        let (_in_flight, under_way) = figures.enter();
+        let result = self.inner.driver.transact(work, self.isolation, under_way).await;
+        match &result {
+            Ok(_) => figures.committed.increment(),
+            Err(Error::Busy { .. }) => figures.busy.increment(),
+            Err(_) => figures.rolled_back.increment(),
+        }
+        result
+    }
+
+    /// As [`transact`](Self::transact), with a value that every run of `work` gets a clone of.
+    pub async fn transact_with<C, T, F, Fut>(&self, context: C, work: F) -> Result<T>
+    where
+        C: Clone + Send + 'static,
+        T: Send + 'static,
+        F: Fn(Tx, C) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.transact(move |tx| work(tx, context.clone())).await
+    }
+
+    /// Runs `work` on a snapshot. It never waits for the writer, and cannot write.
+    pub async fn read<T, F, Fut>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Fn(Tx) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        let result = self.inner.driver.read(work).await;
+        if let Err(Error::Busy { .. }) = result {
+            self.inner.figures.busy.increment();
+        }
+        result
+    }
+
+    /// As [`read`](Self::read), with a value that every run of `work` gets a clone of.
+    pub async fn read_with<C, T, F, Fut>(&self, context: C, work: F) -> Result<T>
+    where
+        C: Clone + Send + 'static,
+        T: Send + 'static,
+        F: Fn(Tx, C) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.read(move |tx| work(tx, context.clone())).await
+    }
+
+    /// The same store with transactions at another isolation level.
+    pub fn with_isolation(&self, isolation: Isolation) -> Self {
+        Self { inner: self.inner.clone(), isolation }
+    }
+
+    /// Waits for wake-ups of `topic` from now on.
+    pub fn listen(&self, topic: Topic) -> Listener {
+        self.inner.hub.listen(topic)
+    }
+
+    /// What the store measures about itself.
+    pub fn figures(&self) -> &Figures {
+        &self.inner.figures
+    }
+
+    /// Where the store lives; its `Display` shows no password.
+    pub fn location(&self) -> &Location {
+        &self.inner.location
+    }
+
+    /// How commits are made durable, for reports: `sqlite 3.54.0, WAL, synchronous=FULL`.
+    pub async fn durability(&self) -> Result<String> {
+        self.inner.driver.durability().await
+    }
+
+    /// Whether several nodes may work on the database at once.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.inner.driver.is_shared()
+    }
+
+    /// Lends an open PostgreSQL transaction to `work`, which runs inside of a savepoint of it. The lender commits,
+    /// and then calls [`Lent::committed`](crate::Lent::committed) so that wake-ups go out.
+    #[cfg(feature = "postgres")]
+    pub async fn lend<T, F, Fut>(
+        &self,
+        transaction: &tokio_postgres::Transaction<'_>,
+        work: F,
+    ) -> Result<crate::Lent<T>>
+    where
+        F: FnOnce(Tx) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        self.inner.driver.lend(transaction, work).await
+    }
+
+    /// Closes the store once everything that was accepted is done. Later calls are refused.
+    pub async fn close(self) {
+        self.inner.driver.close().await;
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Store").field("location", &self.inner.location).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! A transaction as its author sees it.
+
+use crate::drivers;
+use crate::{Error, Result, Row, Topic, Value};
+
+/// Longest name that [`Tx::lock`] takes.
+const MAX_LOCK_BYTES: usize = 512;
+
+/// An open transaction. It lives as long as the closure it was given to; clones are the same transaction.
+#[derive(Debug, Clone)]
+pub struct Tx(pub(crate) Link);
+
+/// The driver behind a [`Tx`].
+#[derive(Debug, Clone)]
+pub(crate) enum Link {
+    #[cfg(feature = "sqlite")]
+    Sqlite(drivers::sqlite::Handle),
+    #[cfg(feature = "postgres")]
+    Postgres(drivers::postgres::Handle),
+}
+
+impl Tx {
+    /// Runs a statement and returns how many rows it changed.
+    pub async fn execute(&self, sql: &str, params: &[Value]) -> Result<u64> {
+        match &self.0 {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => handle.execute(sql, params),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(handle) => handle.execute(sql, params).await,
+        }
+    }
+
+    /// Runs a statement once for every row of parameters, in one go, and returns how many rows it changed.
+    pub async fn execute_many(&self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
+        match &self.0 {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => handle.execute_many(sql, rows),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(handle) => handle.execute_many(sql, rows).await,
+        }
+    }
+
+    /// Runs a statement and returns its rows.
+    pub async fn query(&self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
+        match &self.0 {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => handle.query(sql, params),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(handle) => handle.query(sql, params).await,
+        }
+    }
+
+    /// Runs a statement that yields one row or none.
+    pub async fn query_optional(&self, sql: &str, params: &[Value]) -> Result<Option<Row>> {
+        let mut rows = self.query(sql, params).await?;
+        match rows.len() {
+            0 | 1 => Ok(rows.pop()),
+            several => Err(Error::RowCount(several)),
+        }
+    }
+
+    /// Runs a statement that yields exactly one row.
+    pub async fn query_one(&self, sql: &str, params: &[Value]) -> Result<Row> {
+        self.query_optional(sql, params).await?.ok_or(Error::RowCount(0))
+    }
+
+    /// Wakes the listeners of `topic`, on every node, once this transaction has committed.
+    pub fn wake(&self, topic: &Topic) -> Result<()> {
+        match &self.0 {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => handle.wake(topic),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(handle) => handle.wake(topic),
+        }
+    }
+
+    /// Holds the lock `name` until the transaction ends: transactions that take the same one run one after
+    /// another, on all nodes. On SQLite every transaction has the writer to itself already.
+    pub async fn lock(&self, name: &str) -> Result<()> {
+        if name.is_empty() || name.len() > MAX_LOCK_BYTES {
+            return Err(Error::Parameters(format!("a lock's name has 1 to {MAX_LOCK_BYTES} bytes")));
+        }
+        match &self.0 {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(handle) => handle.lock(name).await,
+        }
+    }
+
+    /// The database's time, in milliseconds since the epoch: `mainstay_now()` in SQL.
+    pub async fn now_ms(&self) -> Result<i64> {
+        self.query_one("SELECT mainstay_now()", &[]).await?.get(0)
+    }
+}
