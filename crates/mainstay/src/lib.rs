@@ -1,1 +1,2 @@
 //! facade
+pub use mainstay_store as store;

@@ -1,0 +1,5 @@
+//! PostgreSQL.
+use anyhow::Result;
+pub async fn run() -> Result<()> {
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Measuring Mainstay: a load generator, and what each verb of `mainstay bench` does with it.
+//!
+//! The same work done by peers, side by side, is in the workspace `bench/`, which uses this load generator.
+
+pub mod disk;
+pub mod load;
+pub mod store;
+pub mod table;

@@ -1,0 +1,2 @@
+//! cli lib
+pub mod bench;
