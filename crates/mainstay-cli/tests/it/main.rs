@@ -1,0 +1,3 @@
+//! Behaviour of the binary, and of the workspace as a whole.
+
+mod arrows;
