@@ -1,0 +1,3 @@
+//! Behaviour of the testkit itself.
+
+mod postgres;
