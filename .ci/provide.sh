@@ -1,0 +1,184 @@
+# Sourced by ./test: gets what the tests need and the machine lacks.
+#
+# Three ways, in this order: apt-get as root, apt-get through a sudo that asks nothing, and without any rights
+# packages unpacked below target/tools. What is there is judged by running it, never by what dpkg believes.
+#
+# Needs from its caller: say, fail, $scratch (a temp folder), $tools (a folder that may stay).
+
+pg_oldest=15
+
+provide_all() {
+    provide_compiler
+    provide_component rustfmt
+    provide_component clippy
+    provide_postgres
+}
+
+# --- C compiler and linker ---------------------------------------------------------------------------------------
+
+compiler_works() {
+    printf 'int main(void) { return 0; }\n' > "$scratch/probe.c" &&
+        cc "$scratch/probe.c" -o "$scratch/probe" > /dev/null 2>&1 && "$scratch/probe"
+}
+
+provide_compiler() {
+    compiler_works && return
+    say "installing gcc: Rust links with it, and the bundled SQLite is compiled by it"
+    system_install gcc libc6-dev || true
+    hash -r
+    compiler_works || fail "no working C compiler (cc)." \
+        "Debian packages gcc and libc6-dev could not be installed from here (see above)." \
+        "Install them as root: apt-get install gcc libc6-dev"
+}
+
+# --- rustup components -------------------------------------------------------------------------------------------
+
+component_works() {
+    case $1 in
+        rustfmt) cargo fmt --version ;;
+        clippy) cargo clippy --version ;;
+    esac > /dev/null 2>&1
+}
+
+provide_component() {
+    component_works "$1" && return
+    say "adding the Rust component $1: ./test checks with it"
+    if command -v rustup > /dev/null; then
+        rustup component add "$1" || true
+    fi
+    component_works "$1" || fail "cargo has no $1." \
+        "Add it with: rustup component add $1 (or the package of your Rust distribution)"
+}
+
+# --- PostgreSQL --------------------------------------------------------------------------------------------------
+
+pg_works() {
+    local version
+    version=$("$1/postgres" --version 2> /dev/null) && "$1/initdb" --version > /dev/null 2>&1 || return 1
+    version=${version#*) }
+    version=${version%%[!0-9]*}
+    [ "${version:-0}" -ge "$pg_oldest" ]
+}
+
+pg_candidates() {
+    printf '%s\n' /usr/lib/postgresql/*/bin | sort -rV
+    printf '%s\n' /usr/pgsql-*/bin | sort -rV
+    printf '%s\n' /usr/local/pgsql/bin /opt/homebrew/opt/postgresql@*/bin /usr/local/opt/postgresql@*/bin
+    dirname "$(command -v postgres || echo /nowhere/postgres)"
+    echo "$tools/postgres/bin"
+}
+
+pg_find() {
+    local folder
+    while read -r folder; do
+        if pg_works "$folder"; then
+            export MAINSTAY_PG_BIN=$folder
+            return
+        fi
+    done < <(pg_candidates)
+    return 1
+}
+
+provide_postgres() {
+    if [ -n "${MAINSTAY_PG_BIN:-}" ]; then
+        pg_works "$MAINSTAY_PG_BIN" && return
+        fail "MAINSTAY_PG_BIN=$MAINSTAY_PG_BIN holds no working postgres and initdb of version $pg_oldest or newer." \
+            "Point it at the bin folder of such a server, or unset it."
+    fi
+    pg_find && return
+    say "installing PostgreSQL: the tests start servers of their own, on free ports and in temp folders"
+    pg_install_in_system && pg_find && return
+    pg_unpack && pg_find && return
+    fail "no PostgreSQL $pg_oldest or newer." \
+        "The Debian package postgresql-NN could neither be installed nor unpacked from here (see above)." \
+        "Install it as root: apt-get install postgresql" \
+        "or set MAINSTAY_PG_BIN to a folder that holds postgres and initdb."
+}
+
+# The newest server that the package lists know; arguments are options for apt-cache.
+pg_newest() {
+    local newest
+    newest=$(apt-cache "$@" search --names-only '^postgresql-[0-9]+$' |
+        sed -n 's/^postgresql-\([0-9]*\) .*/\1/p' | sort -n | tail -1)
+    [ "${newest:-0}" -ge "$pg_oldest" ] && echo "$newest"
+}
+
+# No cluster of the system is made or started: its port, data and running service are none of our business.
+pg_install_in_system() {
+    local version conf=/etc/postgresql-common/createcluster.d/mainstay-test.conf rc=/usr/sbin/policy-rc.d
+    local own_rc='' status=0
+    apt_ready || return 1
+    version=$(pg_newest) || { say "the package lists know no postgresql-NN from $pg_oldest on"; return 1; }
+    as_root mkdir -p "${conf%/*}" && echo 'create_main_cluster = false' | as_root tee "$conf" > /dev/null
+    if [ ! -e $rc ]; then
+        own_rc=yes
+        printf '#!/bin/sh\nexit 101\n' | as_root tee $rc > /dev/null && as_root chmod 755 $rc
+    fi
+    # The client package owns part of the same folder; --reinstall brings back files that someone removed.
+    system_install --reinstall "postgresql-$version" "postgresql-client-$version" || status=1
+    as_root rm -f "$conf"
+    [ -z "$own_rc" ] || as_root rm -f $rc
+    return $status
+}
+
+# Unpacks the server and whatever it needs that is not installed, with package lists of our own.
+pg_unpack() {
+    local home="$tools/postgres" root="$tools/postgres/root" version libraries program packages
+    command -v apt-get > /dev/null && command -v dpkg > /dev/null || return 1
+    say "no rights to install packages: unpacking PostgreSQL into $home"
+    rm -rf "$home"
+    mkdir -p "$root" "$home/bin" "$home/debs" "$scratch/apt/lists/partial" "$scratch/apt/cache/archives/partial"
+    local apt=(-o "Dir::State::lists=$scratch/apt/lists" -o "Dir::Cache=$scratch/apt/cache" -o Debug::NoLocking=1)
+    [ "$(id -u)" != 0 ] || apt+=(-o APT::Sandbox::User=root)
+
+    quietly apt-get -qq "${apt[@]}" update || return 1
+    version=$(pg_newest "${apt[@]}") || return 1
+    mapfile -t packages < <(apt-get "${apt[@]}" install --simulate --reinstall --no-install-recommends \
+        "postgresql-$version" "postgresql-client-$version" | sed -n 's/^Inst \([^ ]*\) .*/\1/p')
+    [ "${#packages[@]}" -gt 0 ] || return 1
+    say "fetching ${packages[*]}"
+    (cd "$home/debs" && quietly apt-get -qq "${apt[@]}" download "${packages[@]}") || return 1
+    for program in "$home"/debs/*.deb; do
+        dpkg -x "$program" "$root" || return 1
+    done
+    rm -rf "$home/debs"
+
+    # The libraries are found through wrappers, so that they do not reach cargo, rustc and the tests.
+    libraries=$(find "$root" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:)
+    for program in "$root/usr/lib/postgresql/$version/bin"/*; do
+        printf '#!/bin/sh\nLD_LIBRARY_PATH="%s" exec "%s" "$@"\n' "$libraries" "$program" > "$home/bin/${program##*/}"
+        chmod 755 "$home/bin/${program##*/}"
+    done
+}
+
+# --- packages ----------------------------------------------------------------------------------------------------
+
+# Runs a command as root, or fails; never asks for a password.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+apt_updated=''
+
+# True when packages can be installed; brings the package lists up to date once.
+apt_ready() {
+    command -v apt-get > /dev/null || { say "no apt-get here"; return 1; }
+    as_root true 2> /dev/null || return 1
+    [ -n "$apt_updated" ] && return
+    quietly as_root apt-get -qq update || return 1
+    apt_updated=yes
+}
+
+system_install() {
+    apt_ready || return 1
+    quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@"
+}
+
+# Shows what a command printed only when it failed.
+quietly() {
+    "$@" > "$scratch/output" 2>&1 || { cat "$scratch/output" >&2; return 1; }
+}
