@@ -1,3 +1,7 @@
-//! testkit
+//! What tests of Mainstay stand on: real servers, every kind of store, virtual time, and things that fail on purpose.
+//!
+//! Used from tests only. Nothing here is compiled into a release.
 
 pub mod postgres;
+pub mod stores;
+pub mod time;

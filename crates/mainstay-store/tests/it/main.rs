@@ -1,1 +1,4 @@
+//! The store's behaviour, on every kind of store.
 
+mod dialect;
+mod transactions;

@@ -1,0 +1,443 @@
+//! What a transaction promises, alike on every kind of store.
+
+use mainstay_store::{Constraint, Error, Isolation, Result, Store, Topic, Tx, params};
+use mainstay_testkit::stores::{Kind, Place, for_each_lasting_store, for_each_store};
+use mainstay_testkit::time::{START_MS, VirtualTime};
+use std::sync::Arc;
+use std::time::Duration;
+
+async fn with_table(place: &Place) -> Store {
+    let store = place.open().await;
+    create_table(&store).await;
+    store
+}
+
+async fn create_table(store: &Store) {
+    let sql = "CREATE TABLE notes (id BIGINT PRIMARY KEY, text TEXT NOT NULL)";
+    store.transact(async |tx| tx.execute(sql, &[]).await).await.unwrap();
+}
+
+async fn insert(tx: &Tx, id: i64) -> Result<u64> {
+    tx.execute("INSERT INTO notes (id, text) VALUES ($1, $2)", params![id, "note"]).await
+}
+
+async fn ids(store: &Store) -> Vec<i64> {
+    let sql = "SELECT id FROM notes ORDER BY id";
+    let rows = store.read(async |tx| tx.query(sql, &[]).await).await.unwrap();
+    rows.iter().map(|row| row.get(0).unwrap()).collect()
+}
+
+#[test]
+fn commits_all_or_nothing() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        store
+            .transact(async |tx| {
+                insert(&tx, 1).await?;
+                insert(&tx, 2).await
+            })
+            .await
+            .unwrap();
+        let failed = store
+            .transact(async |tx| {
+                insert(&tx, 3).await?;
+                Err::<(), _>(Error::application("no"))
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(failed.code(), "STORE_ROLLED_BACK");
+        assert_eq!(ids(&store).await, [1, 2]);
+    });
+}
+
+#[test]
+fn a_transaction_reads_its_own_writes() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let inside = store.transact(async |tx| {
+            insert(&tx, 1).await?;
+            ids_in(&tx).await
+        });
+        assert_eq!(inside.await.unwrap(), [1]);
+    });
+}
+
+#[test]
+fn a_foreign_await_is_refused_and_undone() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let waits = store
+            .transact(async |tx| {
+                insert(&tx, 1).await?;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                insert(&tx, 2).await
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(waits.code(), "STORE_FOREIGN_AWAIT");
+        let yields = store
+            .transact(async |tx| {
+                insert(&tx, 1).await?;
+                tokio::task::yield_now().await;
+                Ok(())
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(yields.code(), "STORE_FOREIGN_AWAIT");
+        assert_eq!(ids(&store).await, [] as [i64; 0]);
+    });
+}
+
+#[test]
+fn a_wait_beside_an_operation_is_refused_once_the_operation_is_over() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let waits = store
+            .transact(async |tx| {
+                let (inserted, ()) = tokio::join!(insert(&tx, 1), tokio::time::sleep(Duration::from_secs(60)));
+                inserted
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(waits.code(), "STORE_FOREIGN_AWAIT");
+        assert_eq!(ids(&store).await, [] as [i64; 0]);
+    });
+}
+
+#[test]
+fn operations_may_be_joined() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let joined = store
+            .transact(async |tx| {
+                let (a, b, c) = tokio::join!(insert(&tx, 1), insert(&tx, 2), insert(&tx, 3));
+                Ok(a? + b? + c?)
+            })
+            .await;
+        assert_eq!(joined.unwrap(), 3);
+        assert_eq!(ids(&store).await, [1, 2, 3]);
+    });
+}
+
+#[test]
+fn a_panic_is_an_error_and_undone() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let panicked = store
+            .transact(async |tx| {
+                insert(&tx, 1).await?;
+                if ids_in(&tx).await? == [1] {
+                    panic!("at the disco");
+                }
+                Ok(())
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(panicked.to_string(), "the transaction panicked: at the disco");
+        assert_eq!(ids(&store).await, [] as [i64; 0]);
+        store.transact(async |tx| insert(&tx, 2).await).await.unwrap();
+        assert_eq!(ids(&store).await, [2]);
+    });
+}
+
+async fn ids_in(tx: &Tx) -> Result<Vec<i64>> {
+    tx.query("SELECT id FROM notes ORDER BY id", &[]).await?.iter().map(|row| row.get(0)).collect()
+}
+
+#[test]
+fn a_failed_statement_ends_the_transaction_even_when_its_error_is_swallowed() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        store.transact(async |tx| insert(&tx, 1).await).await.unwrap();
+        let swallowed = store
+            .transact(async |tx| {
+                insert(&tx, 2).await?;
+                let doubled = insert(&tx, 1).await.unwrap_err();
+                assert!(matches!(doubled, Error::Constraint { kind: Constraint::Unique, .. }), "{doubled}");
+                let after = insert(&tx, 3).await.unwrap_err();
+                assert_eq!(after.code(), "STORE_TRANSACTION_FAILED");
+                Ok(())
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(swallowed.code(), "STORE_TRANSACTION_FAILED");
+        assert_eq!(ids(&store).await, [1]);
+    });
+}
+
+#[test]
+fn an_operation_dropped_half_way_fails_the_transaction() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        store.transact(async |tx| insert(&tx, 1).await).await.unwrap();
+        let dropped = store
+            .transact(async |tx| {
+                insert(&tx, 2).await?;
+                // The server would answer this one with an error that nobody reads.
+                let mut doubled = Box::pin(insert(&tx, 1));
+                std::future::poll_fn(|context| {
+                    drop(doubled.as_mut().poll(context));
+                    std::task::Poll::Ready(())
+                })
+                .await;
+                drop(doubled);
+                Ok(())
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(dropped.code(), "STORE_TRANSACTION_FAILED");
+        assert_eq!(ids(&store).await, [1]);
+    });
+}
+
+#[test]
+fn a_tx_is_refused_outside_of_its_closure() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let escaped: Tx = store.transact(async |tx| Ok(tx)).await.unwrap();
+        assert_eq!(insert(&escaped, 1).await.unwrap_err().code(), "STORE_TRANSACTION_CLOSED");
+        let topic = Topic::new("late").unwrap();
+        assert_eq!(escaped.wake(&topic).unwrap_err().code(), "STORE_TRANSACTION_CLOSED");
+        store.transact(async |tx| insert(&tx, 2).await).await.unwrap();
+        assert_eq!(insert(&escaped, 3).await.unwrap_err().code(), "STORE_TRANSACTION_CLOSED");
+        assert_eq!(ids(&store).await, [2]);
+    });
+}
+
+#[test]
+fn transaction_control_is_refused() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        for sql in ["COMMIT", "ROLLBACK", "SAVEPOINT a", "BEGIN", "PRAGMA foreign_keys = OFF", "ATTACH 'x' AS x"] {
+            let refused = store
+                .transact_with(sql, async |tx, sql| {
+                    insert(&tx, 1).await?;
+                    tx.execute(sql, &[]).await
+                })
+                .await
+                .unwrap_err();
+            assert_eq!(refused.code(), "STORE_STATEMENT_REFUSED", "{sql}: {refused}");
+        }
+        assert_eq!(ids(&store).await, [] as [i64; 0]);
+    });
+}
+
+#[test]
+fn a_read_cannot_write() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let refused = store.read(async |tx| insert(&tx, 1).await).await.unwrap_err();
+        assert_eq!(refused.code(), "STORE_READ_ONLY");
+        let sneaky = "INSERT INTO notes (id, text) VALUES (1, 'x') RETURNING id";
+        let refused = store.read_with(sneaky, async |tx, sql| tx.query(sql, &[]).await).await.unwrap_err();
+        assert_eq!(refused.code(), "STORE_READ_ONLY");
+        assert_eq!(ids(&store).await, [] as [i64; 0]);
+    });
+}
+
+#[test]
+fn a_dropped_call_commits_or_does_nothing() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        for id in 0..50 {
+            let call = store.transact_with(id, async |tx, id| {
+                insert(&tx, 2 * id).await?;
+                insert(&tx, 2 * id + 1).await
+            });
+            // Some are dropped before they begin, some while they wait, some after they are done.
+            drop(tokio::time::timeout(Duration::from_micros(20 * id as u64), call).await);
+        }
+        // Whoever is still at it is in front of this one.
+        store.transact(async |tx| insert(&tx, 1_000).await).await.unwrap();
+        store.clone().close().await;
+        let mut found = if place.kind() == Kind::SqliteMemory { return } else { ids(&place.open().await).await };
+        found.pop();
+        let pairs: Vec<i64> = found.iter().map(|id| id / 2).collect();
+        assert!(pairs.chunks(2).all(|pair| pair.len() == 2 && pair[0] == pair[1]), "{found:?}");
+    });
+}
+
+#[test]
+fn callers_wait_for_each_other_and_none_is_lost() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let callers = (0..64_i64).map(|caller| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for number in 0..5 {
+                    store.transact_with(caller * 100 + number, async |tx, id| insert(&tx, id).await).await.unwrap();
+                }
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.unwrap();
+        }
+        assert_eq!(ids(&store).await.len(), 320);
+        assert_eq!(store.figures().committed.get(), 320 + 1 + 1, "and the table, and the migration");
+        if place.kind() == Kind::SqliteFile {
+            let groups = store.figures().group_size.snapshot();
+            assert!(groups.count < 300, "{} commits for 320 transactions", groups.count);
+        }
+    });
+}
+
+#[test]
+fn a_full_queue_is_busy_after_the_deadline_and_nothing_was_done() {
+    for_each_store(async |place| {
+        let options = place.options().queue_limit(1).connections(1).busy_timeout(Duration::from_millis(50));
+        let store = options.open().await.unwrap();
+        create_table(&store).await;
+        let (started, release) = (Arc::new(tokio::sync::Notify::new()), Arc::new(std::sync::Mutex::new(())));
+        let held = release.lock().unwrap();
+        let slow = tokio::spawn({
+            let (store, started, release) = (store.clone(), started.clone(), release.clone());
+            async move {
+                let context = (started, release);
+                store
+                    .transact_with(context, async |tx, (started, release)| {
+                        insert(&tx, 1).await?;
+                        started.notify_one();
+                        drop(release.lock());
+                        Ok(())
+                    })
+                    .await
+            }
+        });
+        started.notified().await;
+        let busy = store.transact(async |tx| insert(&tx, 2).await).await.unwrap_err();
+        assert_eq!(busy.code(), "STORE_BUSY", "{busy}");
+        assert!(busy.is_retryable() && !busy.is_outcome_unknown());
+        drop(held);
+        slow.await.unwrap().unwrap();
+        assert_eq!(ids(&store).await, [1]);
+        assert_eq!(store.figures().busy.get(), 1);
+    });
+}
+
+#[test]
+fn a_transaction_that_runs_too_long_is_stopped() {
+    for_each_store(async |place| {
+        let options = place.options().transaction_timeout(Duration::from_millis(100));
+        let store = options.open().await.unwrap();
+        create_table(&store).await;
+        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) \
+                       SELECT count(*) FROM n";
+        let stopped = store
+            .transact_with(endless, async |tx, sql| {
+                insert(&tx, 1).await?;
+                tx.query(sql, &[]).await
+            })
+            .await
+            .unwrap_err();
+        assert_eq!(stopped.code(), "STORE_TIMEOUT", "{stopped}");
+        assert_eq!(ids(&store).await, [] as [i64; 0]);
+        store.transact(async |tx| insert(&tx, 2).await).await.unwrap();
+    });
+}
+
+#[test]
+fn wake_ups_come_after_the_commit_and_only_then() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let topic = Topic::new("notes").unwrap();
+        let mut listener = store.listen(topic.clone());
+        // On PostgreSQL everyone is woken once when the link is up.
+        while listener.woken(Duration::from_millis(200)).await {}
+        let failed = store.transact_with(topic.clone(), async |tx, topic| {
+            tx.wake(&topic)?;
+            Err::<(), _>(Error::application("no"))
+        });
+        failed.await.unwrap_err();
+        assert!(!listener.woken(Duration::ZERO).await);
+        let committed = store.transact_with(topic, async |tx, topic| {
+            tx.wake(&topic)?;
+            insert(&tx, 1).await
+        });
+        committed.await.unwrap();
+        assert!(listener.woken(Duration::from_secs(10)).await);
+    });
+}
+
+#[test]
+fn time_in_sql_is_the_tests_to_set() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open(&place).await.unwrap();
+        let now = async || store.read(async |tx| tx.now_ms().await).await.unwrap();
+        assert_eq!(now().await, START_MS);
+        time.advance(86_400_000).await.unwrap();
+        assert_eq!(now().await, START_MS + 86_400_000);
+        time.advance(-172_800_000).await.unwrap();
+        assert_eq!(now().await, START_MS - 86_400_000);
+    });
+}
+
+#[test]
+fn time_in_sql_is_the_real_time_otherwise() {
+    for_each_store(async |place| {
+        let store = place.open().await;
+        let told = store.read(async |tx| tx.now_ms().await).await.unwrap();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+        assert!((now - told).abs() < 60_000, "{told} against {now}");
+    });
+}
+
+#[test]
+fn counters_under_a_lock_lose_no_update() {
+    for_each_store(async |place| {
+        let store = place.open().await;
+        count_to(&store, 20, true).await;
+    });
+}
+
+#[test]
+fn serializable_transactions_lose_no_update_without_a_lock() {
+    for_each_store(async |place| {
+        let store = place.options().busy_timeout(Duration::from_secs(30)).open().await.unwrap();
+        count_to(&store.with_isolation(Isolation::Serializable), 6, false).await;
+    });
+}
+
+/// Eight tasks read a number and write it back, one higher.
+async fn count_to(store: &Store, each: i64, with_lock: bool) {
+    store.transact(async |tx| tx.execute("CREATE TABLE counter (n BIGINT NOT NULL)", &[]).await).await.unwrap();
+    store.transact(async |tx| tx.execute("INSERT INTO counter VALUES (0)", &[]).await).await.unwrap();
+    let tasks = (0..8).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for _ in 0..each {
+                loop {
+                    let step = store.transact(move |tx| async move {
+                        if with_lock {
+                            tx.lock("counter").await?;
+                        }
+                        let n: i64 = tx.query_one("SELECT n FROM counter", &[]).await?.get(0)?;
+                        tx.execute("UPDATE counter SET n = $1", params![n + 1]).await
+                    });
+                    match step.await {
+                        Ok(_) => break,
+                        Err(Error::Conflict { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let n: i64 = store.read(async |tx| tx.query_one("SELECT n FROM counter", &[]).await?.get(0)).await.unwrap();
+    assert_eq!(n, 8 * each);
+}
+
+#[test]
+fn a_closed_store_refuses_and_lets_go() {
+    for_each_lasting_store(async |place| {
+        let store = with_table(&place).await;
+        let other = store.clone();
+        store.close().await;
+        let refused = other.transact(async |tx| insert(&tx, 1).await).await.unwrap_err();
+        assert_eq!(refused.code(), "STORE_CLOSED");
+        drop(other);
+        assert_eq!(ids(&place.open().await).await, [] as [i64; 0]);
+    });
+}
