@@ -17,8 +17,11 @@ provide_all() {
 # --- C compiler and linker ---------------------------------------------------------------------------------------
 
 compiler_works() {
-    printf 'int main(void) { return 0; }\n' > "$scratch/probe.c" &&
-        cc "$scratch/probe.c" -o "$scratch/probe" > /dev/null 2>&1 && "$scratch/probe"
+    local probe=$scratch/probe status=0
+    echo 'int main(void) { return 0; }' > "$probe.c"
+    cc "$probe.c" -o "$probe" > /dev/null 2>&1 && "$probe" || status=1
+    rm -f "$probe" "$probe.c"
+    return $status
 }
 
 provide_compiler() {
@@ -125,14 +128,14 @@ pg_install_in_system() {
 pg_unpack() {
     local home="$tools/postgres" root="$tools/postgres/root" version libraries program packages
     command -v apt-get > /dev/null && command -v dpkg > /dev/null || return 1
-    say "no rights to install packages: unpacking PostgreSQL into $home"
+    say "unpacking PostgreSQL into $home instead"
     rm -rf "$home"
     mkdir -p "$root" "$home/bin" "$home/debs" "$scratch/apt/lists/partial" "$scratch/apt/cache/archives/partial"
     local apt=(-o "Dir::State::lists=$scratch/apt/lists" -o "Dir::Cache=$scratch/apt/cache" -o Debug::NoLocking=1)
     [ "$(id -u)" != 0 ] || apt+=(-o APT::Sandbox::User=root)
 
     quietly apt-get -qq "${apt[@]}" update || return 1
-    version=$(pg_newest "${apt[@]}") || return 1
+    version=$(pg_newest "${apt[@]}") || { say "the package lists know no postgresql-NN from $pg_oldest on"; return 1; }
     mapfile -t packages < <(apt-get "${apt[@]}" install --simulate --reinstall --no-install-recommends \
         "postgresql-$version" "postgresql-client-$version" | sed -n 's/^Inst \([^ ]*\) .*/\1/p')
     [ "${#packages[@]}" -gt 0 ] || return 1
@@ -167,7 +170,7 @@ apt_updated=''
 # True when packages can be installed; brings the package lists up to date once.
 apt_ready() {
     command -v apt-get > /dev/null || { say "no apt-get here"; return 1; }
-    as_root true 2> /dev/null || return 1
+    as_root true 2> /dev/null || { say "not root, and no sudo that asks nothing"; return 1; }
     [ -n "$apt_updated" ] && return
     quietly as_root apt-get -qq update || return 1
     apt_updated=yes
