@@ -92,6 +92,7 @@ provide_postgres() {
     say "installing PostgreSQL: the tests start servers of their own, on free ports and in temp folders"
     pg_install_in_system && pg_find && return
     pg_unpack && pg_find && return
+    rm -rf "$tools/postgres"
     fail "no PostgreSQL $pg_oldest or newer." \
         "The Debian package postgresql-NN could neither be installed nor unpacked from here (see above)." \
         "Install it as root: apt-get install postgresql" \
