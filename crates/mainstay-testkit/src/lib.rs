@@ -2,6 +2,9 @@
 //!
 //! Used from tests only. Nothing here is compiled into a release.
 
+pub mod crash;
+pub mod disk;
 pub mod postgres;
+pub mod proxy;
 pub mod stores;
 pub mod time;

@@ -1,3 +1,8 @@
-//! Behaviour of the testkit itself.
+//! The testkit's own tests: a tool that finds faults must be seen to find them.
 
+#![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
+
+mod crash;
+mod disk;
 mod postgres;
+mod proxy;
