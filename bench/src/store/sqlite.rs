@@ -34,7 +34,6 @@ pub async fn run() -> Result<()> {
             _ => format!("{:.1}× one caller", rate / alone),
         };
         table.add("mainstay", &outcome, &ratio);
-        eprintln!("wal {} hold {:?} groups {:?} sum {}", ours.figures().wal_bytes.get(), ours.figures().checkpoint_hold.snapshot().count, ours.figures().group_size.snapshot().count, ours.figures().group_size.snapshot().sum);
     }
     println!("{}", table.render());
     let figures = ours.figures();

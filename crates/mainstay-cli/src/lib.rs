@@ -1,2 +1,41 @@
-//! cli lib
+//! The `mainstay` binary as a library: `main.rs` only calls [`run`], and benches reuse the rest.
+//!
+//! - `arguments`: the command line
+//! - `verbs`: one file per verb
+//! - `config`: `mainstay.toml`, environment and flags
+//! - `bench`: the load generator and what `mainstay bench` does with it
+//! - `demo`: what `mainstay demo` does and tells
+//! - `reference`: the pages under docs/ that are generated
+//! - `output`, `error`: what a person or a program gets to see
+
+mod arguments;
 pub mod bench;
+pub mod config;
+mod demo;
+mod error;
+mod output;
+mod reference;
+mod verbs;
+
+pub use error::{CODES, Error, Result};
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Runs the program with the arguments and the environment of this process.
+///
+/// stdout is data, stderr is talk. Exit codes: 0 done, 1 the operation failed, 2 the command line or the
+/// configuration is wrong.
+pub fn run() -> ExitCode {
+    let (ended, is_json) = match arguments::Arguments::try_parse() {
+        Ok(arguments) => (arguments.verb.run(&arguments.global), arguments.global.json),
+        Err(refused) if refused.use_stderr() => {
+            (Err(Error::Usage(refused)), std::env::args_os().any(|argument| argument == "--json"))
+        }
+        // --help and --version are data.
+        Err(asked) => (output::print_help(&asked), false),
+    };
+    let Err(error) = ended else { return ExitCode::SUCCESS };
+    error.tell(is_json);
+    ExitCode::from(error.exit_code())
+}

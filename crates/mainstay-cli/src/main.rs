@@ -1,2 +1,5 @@
 //! The `mainstay` binary.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    mainstay_cli::run()
+}

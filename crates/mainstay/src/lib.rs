@@ -1,2 +1,36 @@
-//! facade
+//! Mainstay: the durable back end of an event-sourced application.
+//!
+//! An application decides; Mainstay makes sure that what was decided is recorded once, carried out, retried,
+//! limited, observed and repairable. Everything durable commits in one SQL transaction, on SQLite or PostgreSQL.
+//!
+#![cfg_attr(feature = "sqlite", doc = "```")]
+#![cfg_attr(not(feature = "sqlite"), doc = "```ignore")]
+//! use mainstay::prelude::*;
+//!
+//! # #[tokio::main] async fn main() -> Result<()> {
+//! let store = Store::open("sqlite::memory:").await?;
+//! store
+//!     .transact(async |tx| {
+//!         tx.execute("CREATE TABLE orders (id BIGINT PRIMARY KEY, item TEXT NOT NULL)", &[]).await?;
+//!         tx.execute("INSERT INTO orders (id, item) VALUES ($1, $2)", params![1, "lamp"]).await
+//!     })
+//!     .await?;
+//! let item: String =
+//!     store.read(async |tx| tx.query_one("SELECT item FROM orders WHERE id = 1", &[]).await?.get("item")).await?;
+//! assert_eq!(item, "lamp");
+//! # Ok(()) }
+//! ```
+//!
+//! # Features
+//! - `sqlite` (default): the embedded store, `sqlite:FILE` and `sqlite::memory:`
+//! - `postgres`: the shared store, `postgres://…`
+//!
+//! The rooms of the house are re-exported under their short names: [`core`], the laws, and [`store`], the ground.
+
+pub use mainstay_core as core;
 pub use mainstay_store as store;
+
+/// What nearly every file of an application needs.
+pub mod prelude {
+    pub use mainstay_store::{Error, Options, Result, Store, Tx, Value, params};
+}

@@ -61,8 +61,13 @@ impl Load {
             tokio::spawn(async move { call(caller, &*operation, counting_from, until).await })
         });
         let callers: Vec<_> = callers.collect();
-        let mut total =
-            Outcome { callers: self.callers, done: 0, failed: 0, elapsed: self.measured, latency_us: empty() };
+        let mut total = Outcome {
+            callers: self.callers,
+            done: 0,
+            failed: 0,
+            elapsed: self.measured,
+            latency_us: empty(),
+        };
         for caller in callers {
             match caller.await {
                 Ok(share) => {
@@ -112,5 +117,6 @@ where
 }
 
 fn empty() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_US, DIGITS).expect("the bounds and the number of digits are in range")
+    Histogram::new_with_bounds(1, LONGEST_US, DIGITS)
+        .expect("the bounds and the number of digits are in range")
 }

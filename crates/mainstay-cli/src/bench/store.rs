@@ -1,8 +1,7 @@
 //! `mainstay bench store`: transactions with two small inserts, by one caller and by many.
 
 use super::load::{Load, Outcome};
-use anyhow::Result;
-use mainstay::store::{Store, params};
+use mainstay::store::{Result, Store, params};
 
 const CREATE: [&str; 2] = [
     "CREATE TABLE IF NOT EXISTS mainstay_bench_orders (id TEXT PRIMARY KEY, at BIGINT NOT NULL)",
@@ -26,8 +25,7 @@ pub async fn prepare(store: &Store) -> Result<()> {
             }
             Ok(())
         })
-        .await?;
-    Ok(())
+        .await
 }
 
 /// Removes them.
@@ -39,13 +37,12 @@ pub async fn clean_up(store: &Store) -> Result<()> {
             }
             Ok(())
         })
-        .await?;
-    Ok(())
+        .await
 }
 
-/// The key of a row: callers insert side by side, as clients with ids of their own would.
+/// The key of a row: like a UUID v7 it sorts by time, so rows of the same moment are neighbours.
 pub fn key(run: u64, caller: usize, number: u64) -> String {
-    format!("{run:08x}-{caller:04x}-{number:012x}")
+    format!("{run:08x}-{number:012x}-{caller:04x}")
 }
 
 /// Measures `transact` with two inserts.

@@ -33,7 +33,8 @@ impl Table {
     /// The table as Markdown.
     pub fn render(&self) -> String {
         let columns = self.rows[0].len();
-        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width =
+            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let mut out = String::new();
         for (number, row) in self.rows.iter().enumerate() {

@@ -1,3 +1,10 @@
-//! Behaviour of the binary, and of the workspace as a whole.
+//! The binary as its users meet it, and the workspace as a whole.
 
 mod arrows;
+mod bad_input;
+mod bench;
+mod config;
+mod demo;
+mod migrate;
+mod program;
+mod reference;

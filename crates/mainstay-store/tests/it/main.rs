@@ -1,4 +1,6 @@
 //! The store's behaviour, on every kind of store.
 
+#![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
+
 mod dialect;
 mod transactions;

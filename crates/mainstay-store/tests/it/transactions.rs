@@ -6,6 +6,10 @@ use mainstay_testkit::time::{START_MS, VirtualTime};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Keeps a statement busy until it is stopped.
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) \
+                       SELECT count(*) FROM n";
+
 async fn with_table(place: &Place) -> Store {
     let store = place.open().await;
     create_table(&store).await;
@@ -94,7 +98,8 @@ fn a_wait_beside_an_operation_is_refused_once_the_operation_is_over() {
         let store = with_table(&place).await;
         let waits = store
             .transact(async |tx| {
-                let (inserted, ()) = tokio::join!(insert(&tx, 1), tokio::time::sleep(Duration::from_secs(60)));
+                let (inserted, ()) =
+                    tokio::join!(insert(&tx, 1), tokio::time::sleep(Duration::from_secs(60)));
                 inserted
             })
             .await
@@ -208,7 +213,9 @@ fn a_tx_is_refused_outside_of_its_closure() {
 fn transaction_control_is_refused() {
     for_each_store(async |place| {
         let store = with_table(&place).await;
-        for sql in ["COMMIT", "ROLLBACK", "SAVEPOINT a", "BEGIN", "PRAGMA foreign_keys = OFF", "ATTACH 'x' AS x"] {
+        for sql in
+            ["COMMIT", "ROLLBACK", "SAVEPOINT a", "BEGIN", "PRAGMA foreign_keys = OFF", "ATTACH 'x' AS x"]
+        {
             let refused = store
                 .transact_with(sql, async |tx, sql| {
                     insert(&tx, 1).await?;
@@ -250,7 +257,8 @@ fn a_dropped_call_commits_or_does_nothing() {
         // Whoever is still at it is in front of this one.
         store.transact(async |tx| insert(&tx, 1_000).await).await.unwrap();
         store.clone().close().await;
-        let mut found = if place.kind() == Kind::SqliteMemory { return } else { ids(&place.open().await).await };
+        let mut found =
+            if place.kind() == Kind::SqliteMemory { return } else { ids(&place.open().await).await };
         found.pop();
         let pairs: Vec<i64> = found.iter().map(|id| id / 2).collect();
         assert!(pairs.chunks(2).all(|pair| pair.len() == 2 && pair[0] == pair[1]), "{found:?}");
@@ -265,7 +273,10 @@ fn callers_wait_for_each_other_and_none_is_lost() {
             let store = store.clone();
             tokio::spawn(async move {
                 for number in 0..5 {
-                    store.transact_with(caller * 100 + number, async |tx, id| insert(&tx, id).await).await.unwrap();
+                    store
+                        .transact_with(caller * 100 + number, async |tx, id| insert(&tx, id).await)
+                        .await
+                        .unwrap();
                 }
             })
         });
@@ -285,32 +296,37 @@ fn callers_wait_for_each_other_and_none_is_lost() {
 fn a_full_queue_is_busy_after_the_deadline_and_nothing_was_done() {
     for_each_store(async |place| {
         let options = place.options().queue_limit(1).connections(1).busy_timeout(Duration::from_millis(50));
-        let store = options.open().await.unwrap();
+        let store = options.transaction_timeout(Duration::from_secs(2)).open().await.unwrap();
         create_table(&store).await;
-        let (started, release) = (Arc::new(tokio::sync::Notify::new()), Arc::new(std::sync::Mutex::new(())));
-        let held = release.lock().unwrap();
+        let started = Arc::new(tokio::sync::Notify::new());
         let slow = tokio::spawn({
-            let (store, started, release) = (store.clone(), started.clone(), release.clone());
+            let (store, started) = (store.clone(), started.clone());
             async move {
-                let context = (started, release);
-                store
-                    .transact_with(context, async |tx, (started, release)| {
-                        insert(&tx, 1).await?;
-                        started.notify_one();
-                        drop(release.lock());
-                        Ok(())
-                    })
-                    .await
+                let work = async |tx: Tx, started: Arc<tokio::sync::Notify>| {
+                    insert(&tx, 1).await?;
+                    started.notify_one();
+                    tx.query(ENDLESS, &[]).await
+                };
+                store.transact_with(started, work).await
             }
         });
         started.notified().await;
-        let busy = store.transact(async |tx| insert(&tx, 2).await).await.unwrap_err();
+        // The slow one may have been started on its caller's thread and be on its way to the writer's.
+        let mut id = 2;
+        let busy = loop {
+            match store.transact_with(id, async |tx, id| insert(&tx, id).await).await {
+                Ok(_) => id += 1,
+                Err(error) => break error,
+            }
+        };
         assert_eq!(busy.code(), "STORE_BUSY", "{busy}");
         assert!(busy.is_retryable() && !busy.is_outcome_unknown());
-        drop(held);
-        slow.await.unwrap().unwrap();
-        assert_eq!(ids(&store).await, [1]);
         assert_eq!(store.figures().busy.get(), 1);
+        assert_eq!(slow.await.unwrap().unwrap_err().code(), "STORE_TIMEOUT");
+        store.close().await;
+        if place.kind() != Kind::SqliteMemory {
+            assert_eq!(ids(&place.open().await).await, (2..id).collect::<Vec<_>>());
+        }
     });
 }
 
@@ -320,12 +336,10 @@ fn a_transaction_that_runs_too_long_is_stopped() {
         let options = place.options().transaction_timeout(Duration::from_millis(100));
         let store = options.open().await.unwrap();
         create_table(&store).await;
-        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) \
-                       SELECT count(*) FROM n";
         let stopped = store
-            .transact_with(endless, async |tx, sql| {
+            .transact(async |tx| {
                 insert(&tx, 1).await?;
-                tx.query(sql, &[]).await
+                tx.query(ENDLESS, &[]).await
             })
             .await
             .unwrap_err();
@@ -359,6 +373,18 @@ fn wake_ups_come_after_the_commit_and_only_then() {
 }
 
 #[test]
+fn a_transaction_that_only_wakes_wakes() {
+    for_each_store(async |place| {
+        let store = place.open().await;
+        let topic = Topic::new("notes").unwrap();
+        let mut listener = store.listen(topic.clone());
+        while listener.woken(Duration::from_millis(200)).await {}
+        store.transact_with(topic, async |tx, topic| tx.wake(&topic)).await.unwrap();
+        assert!(listener.woken(Duration::from_secs(10)).await);
+    });
+}
+
+#[test]
 fn time_in_sql_is_the_tests_to_set() {
     for_each_store(async |place| {
         let (store, time) = VirtualTime::open(&place).await.unwrap();
@@ -376,7 +402,8 @@ fn time_in_sql_is_the_real_time_otherwise() {
     for_each_store(async |place| {
         let store = place.open().await;
         let told = store.read(async |tx| tx.now_ms().await).await.unwrap();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
         assert!((now - told).abs() < 60_000, "{told} against {now}");
     });
 }
@@ -399,7 +426,10 @@ fn serializable_transactions_lose_no_update_without_a_lock() {
 
 /// Eight tasks read a number and write it back, one higher.
 async fn count_to(store: &Store, each: i64, with_lock: bool) {
-    store.transact(async |tx| tx.execute("CREATE TABLE counter (n BIGINT NOT NULL)", &[]).await).await.unwrap();
+    store
+        .transact(async |tx| tx.execute("CREATE TABLE counter (n BIGINT NOT NULL)", &[]).await)
+        .await
+        .unwrap();
     store.transact(async |tx| tx.execute("INSERT INTO counter VALUES (0)", &[]).await).await.unwrap();
     let tasks = (0..8).map(|_| {
         let store = store.clone();
@@ -425,7 +455,8 @@ async fn count_to(store: &Store, each: i64, with_lock: bool) {
     for task in tasks.collect::<Vec<_>>() {
         task.await.unwrap();
     }
-    let n: i64 = store.read(async |tx| tx.query_one("SELECT n FROM counter", &[]).await?.get(0)).await.unwrap();
+    let n: i64 =
+        store.read(async |tx| tx.query_one("SELECT n FROM counter", &[]).await?.get(0)).await.unwrap();
     assert_eq!(n, 8 * each);
 }
 

@@ -74,7 +74,9 @@ impl Driver {
                 roll_back_later(rest);
                 return Ended::Failed(error);
             }
+            // Nothing was written, but there may be someone to wake all the same.
             None if kind == Kind::Read || !rest.has_begun => {
+                self.notifier.wake(rest.wakes.clone());
                 roll_back_now(rest).await;
                 return Ended::Done(value);
             }

@@ -127,7 +127,7 @@ async fn link(server: &Server, outbox: &Outbox, failures: &mut u32) -> String {
         loop {
             match std::task::ready!(connection.poll_message(context)) {
                 Some(Ok(AsyncMessage::Notification(message))) => {
-                    drop(sender.send(message.payload().to_owned()))
+                    drop(sender.send(message.payload().to_owned()));
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return std::task::Poll::Ready(error.to_string()),

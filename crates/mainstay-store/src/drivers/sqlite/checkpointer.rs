@@ -43,7 +43,13 @@ struct Signal {
 impl WalWatch {
     pub(super) fn new(figures: Arc<Figures>) -> Self {
         let due_at_pages = AtomicI64::new(STEP_PAGES);
-        Self { figures, pages: AtomicI64::new(0), due_at_pages, signal: Mutex::default(), changed: Condvar::new() }
+        Self {
+            figures,
+            pages: AtomicI64::new(0),
+            due_at_pages,
+            signal: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 
     pub(super) fn attach(self: &Arc<Self>, db: &mut rusqlite::Connection) -> rusqlite::Result<()> {
@@ -90,7 +96,7 @@ pub(super) fn work(
     shared: &Shared,
     db: &rusqlite::Connection,
     wal: &WalWatch,
-    readers: Vec<Arc<Watch>>,
+    readers: &[Arc<Watch>],
     limit_bytes: u64,
 ) {
     let mut warned_at_bytes = 0;
@@ -105,10 +111,15 @@ pub(super) fn work(
             warned_at_bytes = bytes;
             let oldest = readers.iter().filter_map(|watch| watch.open_for()).max().unwrap_or_default();
             let oldest_read_ms = oldest.as_millis() as u64;
-            tracing::warn!(bytes, limit_bytes, oldest_read_ms, "the write-ahead log cannot be cleared: is a long read open?");
+            tracing::warn!(
+                bytes,
+                limit_bytes,
+                oldest_read_ms,
+                "the write-ahead log cannot be cleared: is a long read open?"
+            );
         }
         if bytes >= limit_bytes {
-            evict(&readers, bytes, &shared.figures);
+            evict(readers, bytes, &shared.figures);
         }
     }
 }

@@ -31,6 +31,8 @@ struct Current {
     ticket: u64,
     mode: Mode,
     failure: Option<String>,
+    /// Whether it was stopped because its time was up.
+    is_late: bool,
     wakes: Vec<Topic>,
 }
 
@@ -39,6 +41,8 @@ struct Current {
 pub(super) struct End {
     /// The first statement that failed.
     pub(super) failure: Option<String>,
+    /// Whether it was stopped because its time was up.
+    pub(super) is_late: bool,
     pub(super) wakes: Vec<Topic>,
 }
 
@@ -110,16 +114,17 @@ impl Session {
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
-    /// Hands the open transaction to an author.
-    pub(super) fn open(&self, mode: Mode) -> Handle {
+    /// Hands the open transaction to an author, for at most `limit` or the usual time.
+    pub(super) fn open(&self, mode: Mode, limit: Option<Duration>) -> Handle {
         let mut connection = self.lock();
+        let limit = limit.unwrap_or(connection.limit);
         connection.tickets += 1;
         let ticket = connection.tickets;
-        connection.current = Some(Current { ticket, mode, failure: None, wakes: Vec::new() });
+        connection.current = Some(Current { ticket, mode, failure: None, is_late: false, wakes: Vec::new() });
         let watch = &connection.watch;
         let now = watch.now_us();
         watch.began_us.store(now, Ordering::Relaxed);
-        watch.deadline_us.store(now.saturating_add(connection.limit.as_micros() as u64), Ordering::Relaxed);
+        watch.deadline_us.store(now.saturating_add(limit.as_micros() as u64), Ordering::Relaxed);
         watch.is_authors.store(true, Ordering::Relaxed);
         drop(connection);
         Handle { session: self.clone(), ticket }
@@ -133,7 +138,11 @@ impl Session {
         connection.watch.evicted_at_bytes.store(0, Ordering::Relaxed);
         connection.watch.began_us.store(0, Ordering::Relaxed);
         let current = connection.current.take();
-        current.map_or_else(End::default, |current| End { failure: current.failure, wakes: current.wakes })
+        current.map_or_else(End::default, |current| End {
+            failure: current.failure,
+            is_late: current.is_late,
+            wakes: current.wakes,
+        })
     }
 
     /// Runs a statement of the store's own.
@@ -149,6 +158,13 @@ impl Session {
     /// Works on the bare connection.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut rusqlite::Connection) -> T) -> T {
         work(&mut self.lock().db)
+    }
+
+    /// Closes the database; whoever still holds the session finds an empty one in memory.
+    pub(super) fn close(&self) {
+        if let Ok(empty) = rusqlite::Connection::open_in_memory() {
+            self.with(|db| *db = empty);
+        }
     }
 
     pub(super) fn watch(&self) -> Arc<Watch> {
@@ -217,6 +233,7 @@ impl Handle {
         let result = run(&mut connection, mode);
         if let (Err(error), Some(current)) = (&result, &mut connection.current) {
             current.failure = Some(error.to_string());
+            current.is_late = matches!(error, Error::Timeout { .. });
         }
         result
     }
@@ -281,7 +298,7 @@ impl Connection {
                     let held_ms = self.watch.open_for().unwrap_or_default().as_millis() as u64;
                     Error::ReadEvicted { held_ms, wal_bytes }
                 }
-                _ => failure::of_statement(error, &statement.text),
+                _ => failure::of_statement(&error, &statement.text),
             }
         })
     }

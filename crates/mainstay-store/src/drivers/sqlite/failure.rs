@@ -5,19 +5,23 @@ use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
 /// The failure of an author's statement.
-pub(super) fn of_statement(error: rusqlite::Error, sql: &str) -> Error {
+pub(super) fn of_statement(error: &rusqlite::Error, sql: &str) -> Error {
     match error.sqlite_error_code() {
         Some(ErrorCode::AuthorizationForStatementDenied) => {
             Error::StatementRefused(format!("it controls the transaction or the connection: {sql}"))
         }
-        Some(ErrorCode::Unknown) | None => Error::Sql(format!("{}: {sql}", text(&error))),
-        _ => of(error),
+        Some(ErrorCode::Unknown) | None => Error::Sql(format!("{}: {sql}", text(error))),
+        _ => read(error),
     }
 }
 
 /// The failure of anything else.
 pub(super) fn of(error: rusqlite::Error) -> Error {
-    let message = text(&error);
+    read(&error)
+}
+
+fn read(error: &rusqlite::Error) -> Error {
+    let message = text(error);
     let Some(failure) = error.sqlite_error() else { return Error::Sql(message) };
     match failure.code {
         ErrorCode::ConstraintViolation => {

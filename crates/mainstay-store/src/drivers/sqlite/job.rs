@@ -9,7 +9,7 @@ use crate::{Error, Result, Topic, Tx};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// What a job may do.
@@ -21,8 +21,9 @@ pub(super) enum Mode {
 
 /// Something that runs in a transaction, perhaps more than once, and remembers how its last run ended.
 pub(super) trait Member: Send {
-    /// Runs it on a connection with an open transaction.
-    fn attempt(&mut self, session: &Session, mode: Mode);
+    /// Runs it on a connection with an open transaction, for at most `limit` or the usual time; false when that
+    /// was not enough.
+    fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> bool;
     /// Whether the last run ended well.
     fn is_ok(&self) -> bool;
     /// Replaces the outcome of the last run.
@@ -54,10 +55,10 @@ where
     F: Fn(Tx) -> Fut + Send,
     Fut: Future<Output = Result<T>> + Send,
 {
-    fn attempt(&mut self, session: &Session, mode: Mode) {
+    fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> bool {
         // The previous run's value belongs to a transaction that never was.
         self.outcome = None;
-        let tx = Tx(Link::Sqlite(session.open(mode)));
+        let tx = Tx(Link::Sqlite(session.open(mode, limit)));
         let run = pin!(guarded(|| (self.work)(tx), || false));
         // Every operation of a SQLite Tx is ready when polled, and everything else is refused: one poll ends it.
         let result = match run.poll(&mut Context::from_waker(Waker::noop())) {
@@ -70,6 +71,7 @@ where
             (Ok(_), Some(failure)) => Err(Error::TransactionFailed(failure)),
             (result, _) => result,
         });
+        !end.is_late
     }
 
     fn is_ok(&self) -> bool {
@@ -112,8 +114,8 @@ where
     F: Send,
     Attempt<T, F>: Member,
 {
-    fn attempt(&mut self, session: &Session, mode: Mode) {
-        self.attempt.attempt(session, mode);
+    fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> bool {
+        self.attempt.attempt(session, mode, limit)
     }
 
     fn is_ok(&self) -> bool {

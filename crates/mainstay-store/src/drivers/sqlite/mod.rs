@@ -30,6 +30,7 @@ use job::{Attempt, Mode, Queued};
 use queue::Queue;
 use std::future::Future;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -40,9 +41,12 @@ use writer::Writer;
 /// fast; on a slower disk the hop to the writer's thread is a small part of the whole anyway.
 const INLINE_BELOW: Duration = Duration::from_micros(700);
 
+const INLINE_RUNS_PER_YIELD: u64 = 8;
+
 /// A SQLite database, opened.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
+    inline_runs: AtomicU64,
     threads: Mutex<Vec<JoinHandle<()>>>,
     files: open::Files,
     durability: String,
@@ -95,8 +99,11 @@ impl Driver {
     {
         let mut attempt = Attempt::new(work);
         if under_way == 1 && self.run_inline(&mut attempt) {
-            // A caller in a loop must not keep the runtime's other tasks from running.
-            tokio::task::yield_now().await;
+            // A caller in a loop must not keep the runtime's other tasks from running, but yielding every time would
+            // cost a wake-up of another thread each.
+            if self.inline_runs.fetch_add(1, Ordering::Relaxed) % INLINE_RUNS_PER_YIELD == 0 {
+                tokio::task::yield_now().await;
+            }
             return attempt.into_outcome();
         }
         self.enqueue(&self.shared.writes, &self.shared.write_gate, attempt, Mode::Write).await
@@ -131,8 +138,7 @@ impl Driver {
         if writer.usual_time() > INLINE_BELOW || self.shared.writes.is_closed() {
             return false;
         }
-        writer.run_alone(attempt);
-        true
+        writer.run_inline(attempt)
     }
 
     async fn enqueue<T, F, Fut>(
@@ -175,10 +181,15 @@ impl Driver {
     pub(crate) async fn close(&self) {
         self.shared.shut();
         let threads: Vec<_> = self.lock_threads().drain(..).collect();
+        let shared = self.shared.clone();
         // The threads end by themselves; waiting for them must not block the runtime.
-        let _ =
-            tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join())))
-                .await;
+        let ending = move || {
+            threads.into_iter().for_each(|thread| drop(thread.join()));
+            shared.lock_writer().close();
+        };
+        if tokio::task::spawn_blocking(ending).await.is_ok() {
+            self.files.release();
+        }
     }
 
     fn lock_threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {

@@ -14,8 +14,8 @@ use rusqlite::{Connection, OpenFlags};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How long a commit waits for a program that has locked the file past our own lock, such as a database browser.
 pub(super) const FOREIGN_LOCK_PATIENCE_MS: u64 = 1_000;
@@ -27,21 +27,31 @@ pub(super) struct Files {
     database: Option<PathBuf>,
     /// The database was made by this opening, which has not succeeded yet.
     is_half_made: AtomicBool,
-    _owner: Option<Owner>,
+    owner: Mutex<Option<Owner>>,
 }
 
 impl Files {
     fn claim(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else {
-            return Ok(Self { database: None, is_half_made: AtomicBool::new(false), _owner: None });
+            return Ok(Self {
+                database: None,
+                is_half_made: AtomicBool::new(false),
+                owner: Mutex::default(),
+            });
         };
         check(path)?;
         let is_half_made = AtomicBool::new(!path.exists());
-        Ok(Self { _owner: Some(Owner::take(path)?), database: Some(path.to_owned()), is_half_made })
+        let owner = Mutex::new(Some(Owner::take(path)?));
+        Ok(Self { database: Some(path.to_owned()), is_half_made, owner })
     }
 
     pub(super) fn in_memory(&self) -> bool {
         self.database.is_none()
+    }
+
+    /// Lets another process have the file.
+    pub(super) fn release(&self) {
+        drop(self.owner.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// The opening succeeded.
@@ -111,7 +121,7 @@ pub(super) fn open(
     let readers: Vec<Session> = (0..reader_count)
         .map(|_| session(connect(path, options.durability)?, options.read_timeout))
         .collect::<Result<_>>()?;
-    let watches = readers.iter().map(Session::watch).collect();
+    let watches: Vec<_> = readers.iter().map(Session::watch).collect();
 
     let writer_session = session(db, options.transaction_timeout)?;
     let shared = Arc::new(Shared {
@@ -124,7 +134,13 @@ pub(super) fn open(
     });
 
     // From here on the driver owns the threads: whatever fails, dropping it stops them before the files go.
-    let driver = Driver { shared: shared.clone(), threads: Mutex::default(), files, durability };
+    let driver = Driver {
+        shared: shared.clone(),
+        inline_runs: AtomicU64::new(0),
+        threads: Mutex::default(),
+        files,
+        durability,
+    };
     let start = |name: &str, body: Box<dyn FnOnce() + Send>| {
         let thread = std::thread::Builder::new().name(format!("mainstay-{name}")).spawn(body);
         let thread = thread
@@ -144,7 +160,7 @@ pub(super) fn open(
     if path.is_some() {
         let db = connect(path, options.durability)?;
         let limit = options.wal_limit_bytes;
-        start("checkpointer", Box::new(move || checkpointer::work(&shared, &db, &wal, watches, limit)))?;
+        start("checkpointer", Box::new(move || checkpointer::work(&shared, &db, &wal, &watches, limit)))?;
     }
     Ok(driver)
 }

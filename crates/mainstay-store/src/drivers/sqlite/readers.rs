@@ -20,7 +20,7 @@ fn read(session: &Session, job: &mut dyn Job) {
     if let Err(error) = session.control("BEGIN") {
         return job.fail(failure::of(error));
     }
-    job.attempt(session, Mode::Read);
+    job.attempt(session, Mode::Read, None);
     if session.is_in_transaction() {
         // Ending a read cannot fail in a way that matters to its result.
         drop(session.control("ROLLBACK"));

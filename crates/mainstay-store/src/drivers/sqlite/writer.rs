@@ -21,6 +21,9 @@ const MAX_MEMBERS: usize = 256;
 /// Longest time a group collects members, since the first waits for the last.
 const MAX_COLLECTING: Duration = Duration::from_millis(10);
 
+/// Longest time that statements may keep a thread of the runtime, which then neither polls sockets nor timers.
+const INLINE_LIMIT: Duration = Duration::from_millis(2);
+
 /// The connection that writes.
 pub(super) struct Writer {
     session: Session,
@@ -51,32 +54,42 @@ impl Writer {
         Self { session, figures, hub, failpoints, usual_time: Duration::ZERO, is_suspect: false }
     }
 
+    /// Lets the file go.
+    pub(super) fn close(&self) {
+        self.session.close();
+    }
+
     /// How long a transaction alone usually takes.
     pub(super) fn usual_time(&self) -> Duration {
         self.usual_time
     }
 
-    /// Runs one member in a transaction of its own.
-    pub(super) fn run_alone(&mut self, member: &mut dyn Member) {
+    /// Runs one member in a transaction of its own, on the caller's thread; false when its statements take too long
+    /// for that, and nothing was done.
+    pub(super) fn run_inline(&mut self, member: &mut dyn Member) -> bool {
         let began = Instant::now();
-        self.attempt_alone(member, Mode::Write);
+        let is_done = self.attempt_alone(member, Mode::Write, Some(INLINE_LIMIT));
         self.figures.group_size.record(1);
-        self.usual_time = (self.usual_time * 7 + began.elapsed()) / 8;
+        self.remember(began);
+        is_done
     }
 
-    fn attempt_alone(&mut self, member: &mut dyn Member, mode: Mode) {
+    fn attempt_alone(&mut self, member: &mut dyn Member, mode: Mode, limit: Option<Duration>) -> bool {
         if let Err(error) = self.begin() {
-            return member.fail(error);
+            member.fail(error);
+            return true;
         }
-        member.attempt(&self.session, mode);
+        let is_in_time = member.attempt(&self.session, mode, limit);
         if !member.is_ok() {
-            return self.roll_back();
+            self.roll_back();
+            return is_in_time;
         }
         match self.commit() {
             Ok(()) => self.wake(member.wakes()),
             Err(Failure::RolledBack(error)) => member.fail(error),
             Err(Failure::Unknown(reason)) => member.fail(Error::CommitUnknown(reason)),
         }
+        true
     }
 
     /// Runs `first` and whatever `next` yields in one transaction.
@@ -101,6 +114,10 @@ impl Writer {
         let ended = if is_intact { self.commit() } else { Err(lost()) };
         self.figures.group_size.record(members.len() as u64);
         self.conclude(members, ended);
+        self.remember(began);
+    }
+
+    fn remember(&mut self, began: Instant) {
         self.usual_time = (self.usual_time * 7 + began.elapsed()) / 8;
     }
 
@@ -110,7 +127,8 @@ impl Writer {
         if has_neighbours && self.session.control("SAVEPOINT member").is_err() {
             return false;
         }
-        job.attempt(&self.session, job.mode());
+        let mode = job.mode();
+        job.attempt(&self.session, mode, None);
         if !self.session.is_in_transaction() {
             return false;
         }
@@ -145,7 +163,9 @@ impl Writer {
                 }
             }
         }
-        members.into_iter().for_each(|job| job.reply());
+        for job in members {
+            job.reply();
+        }
     }
 
     fn run_again(&mut self, members: Vec<Box<dyn Job>>) {
@@ -153,7 +173,7 @@ impl Writer {
         for mut job in members {
             self.figures.rerun.increment();
             let mode = job.mode();
-            self.attempt_alone(&mut *job, mode);
+            self.attempt_alone(&mut *job, mode, None);
             job.reply();
         }
     }

@@ -1,0 +1,159 @@
+//! The configuration: `mainstay.toml`, overridden by the environment, overridden by flags.
+//!
+//! - `setting`: what a setting is
+//! - `store`: the settings of `[store]`; each further section is a file like it and a line in [`SECTIONS`]
+//! - `file`, `environment`: the places that values come from
+//! - `place`: where a value was said
+//! - `error`: what can be wrong, and its codes
+//! - `suggest`: what somebody may have meant
+
+mod environment;
+mod error;
+mod file;
+mod place;
+mod setting;
+pub mod store;
+mod suggest;
+
+pub use error::{CODES, Error};
+pub use place::Place;
+pub use setting::{Kind, Section, Setting, Value};
+
+use setting::Fault;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Every section this version knows.
+pub static SECTIONS: &[&Section] = &[&store::SECTION];
+
+/// Every setting this version knows.
+pub fn settings() -> impl Iterator<Item = &'static Setting> {
+    SECTIONS.iter().flat_map(|section| section.settings.iter().copied())
+}
+
+/// Where the configuration is to be taken from.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// The file, when one was named.
+    pub file: Option<PathBuf>,
+    /// The environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// What flags say.
+    pub flags: Vec<(&'static Setting, String)>,
+}
+
+/// A configuration in which everything is allowed.
+#[derive(Debug)]
+pub struct Config {
+    file: Option<PathBuf>,
+    entries: Vec<Entry>,
+}
+
+/// A setting, its value and who said so.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The setting.
+    pub setting: &'static Setting,
+    /// The value in force.
+    pub value: Value,
+    /// Where it was said; nowhere means that it is the default.
+    pub place: Option<Place>,
+}
+
+impl Config {
+    /// Reads and checks the configuration. All mistakes are told at once, in the order in which they stand.
+    pub fn load(sources: Sources) -> Result<Self, Vec<Error>> {
+        let mut draft = Draft::default();
+        let found = file::find(sources.file.as_deref()).map_err(|problem| vec![problem])?;
+        if let Some((path, bytes)) = &found {
+            file::apply(path, bytes, &mut draft);
+        }
+        environment::apply(sources.environment.into_iter(), &mut draft);
+        for (setting, text) in sources.flags {
+            let place = Place::Flag(setting.flag.expect("only a setting with a flag is set by one"));
+            draft.take(setting, setting.kind.read(&text), place, || format!("the text {text:?}"));
+        }
+        draft.finish(found.map(|(path, _)| path))
+    }
+
+    /// The file that was read, if any.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Every setting with its value.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry of a setting.
+    pub fn entry(&self, setting: &Setting) -> &Entry {
+        let same =
+            |entry: &&Entry| (entry.setting.section, entry.setting.key) == (setting.section, setting.key);
+        self.entries.iter().find(same).expect("every setting is listed in its section")
+    }
+
+    /// The value of a setting that is text.
+    pub fn text(&self, setting: &Setting) -> &str {
+        match &self.entry(setting).value {
+            Value::Text(text) => text,
+            other => unreachable!("{} is checked to be text, not {other}", setting.name()),
+        }
+    }
+
+    /// The value of a setting that is a number; the ranges begin at 0 or above.
+    pub fn number(&self, setting: &Setting) -> u64 {
+        match self.entry(setting).value {
+            Value::Integer(number) => number.unsigned_abs(),
+            ref other => unreachable!("{} is checked to be a number, not {other}", setting.name()),
+        }
+    }
+
+    /// The value of a setting that is true or false.
+    pub fn flag(&self, setting: &Setting) -> bool {
+        match self.entry(setting).value {
+            Value::Boolean(flag) => flag,
+            ref other => unreachable!("{} is checked to be true or false, not {other}", setting.name()),
+        }
+    }
+}
+
+/// A configuration in the making.
+#[derive(Default)]
+struct Draft {
+    said: Vec<Entry>,
+    problems: Vec<Error>,
+}
+
+impl Draft {
+    /// Takes a value, or notes what is wrong with it. What is taken later overrides.
+    fn take(
+        &mut self,
+        setting: &'static Setting,
+        value: Option<Value>,
+        place: Place,
+        found: impl Fn() -> String,
+    ) {
+        let checked = value.as_ref().map_or(Err(Fault::NotAllowed), |value| setting.kind.check(value));
+        match (checked, value) {
+            (Ok(()), Some(value)) => self.said.push(Entry { setting, value, place: Some(place) }),
+            (Err(Fault::Url(source)), _) => self.problems.push(Error::StoreUrl { place, source }),
+            _ => self.problems.push(Error::InvalidValue { place, setting, found: found() }),
+        }
+    }
+
+    fn finish(mut self, file: Option<PathBuf>) -> Result<Config, Vec<Error>> {
+        if !self.problems.is_empty() {
+            self.problems.sort_by(|one, other| one.place().cmp(&other.place()));
+            return Err(self.problems);
+        }
+        let entry = |setting: &'static Setting| {
+            let said = self.said.iter().rev().find(|entry| std::ptr::eq(entry.setting, setting));
+            said.cloned().unwrap_or_else(|| Entry { setting, value: setting.default.clone(), place: None })
+        };
+        Ok(Config { file, entries: settings().map(entry).collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! What a setting is: where it stands, which values it takes, and what it is for.
+
+use mainstay::store::Location;
+use std::borrow::Cow;
+use std::fmt;
+
+/// A section of the configuration file.
+#[derive(Debug)]
+pub struct Section {
+    /// The name between the brackets.
+    pub name: &'static str,
+    /// What the section is about, in a sentence.
+    pub doc: &'static str,
+    /// Its settings, in the order in which they are shown.
+    pub settings: &'static [&'static Setting],
+}
+
+/// One setting. The file, the environment, the reference and the checks all know it from here.
+#[derive(Debug)]
+pub struct Setting {
+    /// The section it stands in.
+    pub section: &'static str,
+    /// The key, in camelCase.
+    pub key: &'static str,
+    /// Which values it takes.
+    pub kind: Kind,
+    /// The value when nobody says otherwise.
+    pub default: Value,
+    /// The flag that overrides it.
+    pub flag: Option<&'static str>,
+    /// What it is for, in sentences.
+    pub doc: &'static str,
+}
+
+impl Setting {
+    /// The name a person calls it by: `store.busyTimeoutMs`.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.section, self.key)
+    }
+
+    /// The environment variable that overrides it: `MAINSTAY__STORE__BUSY_TIMEOUT_MS`.
+    pub fn variable(&self) -> String {
+        let mut key = String::new();
+        for letter in self.key.chars() {
+            if letter.is_ascii_uppercase() {
+                key.push('_');
+            }
+            key.push(letter.to_ascii_uppercase());
+        }
+        format!("MAINSTAY__{}__{key}", self.section.to_ascii_uppercase())
+    }
+}
+
+/// Which values a setting takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The URL of a store.
+    StoreUrl,
+    /// True or false.
+    Boolean,
+    /// A whole number; without `most` it has no upper end.
+    Integer {
+        /// The smallest.
+        least: i64,
+        /// The largest.
+        most: Option<i64>,
+    },
+}
+
+/// What is wrong with a value.
+#[derive(Debug)]
+pub enum Fault {
+    /// It is of another kind, or out of range.
+    NotAllowed,
+    /// It is a store URL that cannot be understood.
+    Url(mainstay::store::Error),
+}
+
+impl Kind {
+    /// Checks a value against the kind and its range.
+    pub fn check(self, value: &Value) -> Result<(), Fault> {
+        match (self, value) {
+            (Self::StoreUrl, Value::Text(url)) => Location::parse(url).map(drop).map_err(Fault::Url),
+            (Self::Boolean, Value::Boolean(_)) => Ok(()),
+            (Self::Integer { least, most }, Value::Integer(number))
+                if *number >= least && most.is_none_or(|most| *number <= most) =>
+            {
+                Ok(())
+            }
+            _ => Err(Fault::NotAllowed),
+        }
+    }
+
+    /// Reads what the environment or a flag says, which is always text.
+    pub fn read(self, text: &str) -> Option<Value> {
+        match self {
+            Self::StoreUrl => Some(Value::Text(text.to_owned().into())),
+            Self::Boolean => text.parse().ok().map(Value::Boolean),
+            Self::Integer { .. } => text.replace('_', "").parse().ok().map(Value::Integer),
+        }
+    }
+}
+
+/// As it continues the words "must be".
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StoreUrl => out.write_str("a store URL"),
+            Self::Boolean => out.write_str("true or false"),
+            Self::Integer { least, most: Some(most) } => write!(out, "a whole number from {least} to {most}"),
+            Self::Integer { least, most: None } => write!(out, "a whole number of at least {least}"),
+        }
+    }
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Text.
+    Text(Cow<'static, str>),
+    /// A whole number.
+    Integer(i64),
+    /// True or false.
+    Boolean(bool),
+}
+
+impl Value {
+    /// The value as it may be shown: a password in a URL is masked.
+    pub fn shown(&self, kind: Kind) -> Self {
+        match self {
+            Self::Text(url) if kind == Kind::StoreUrl => {
+                let shown =
+                    Location::parse(url).map_or_else(|fault| fault.to_string(), |url| url.to_string());
+                Self::Text(shown.into())
+            }
+            plain => plain.clone(),
+        }
+    }
+
+    /// The value as JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => text.as_ref().into(),
+            Self::Integer(number) => (*number).into(),
+            Self::Boolean(flag) => (*flag).into(),
+        }
+    }
+}
+
+/// As it is written in the configuration file.
+impl fmt::Display for Value {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => toml::Value::String(text.clone().into_owned()).fmt(out),
+            Self::Integer(number) => number.fmt(out),
+            Self::Boolean(flag) => flag.fmt(out),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What ends the program early, and how it is told.
+
+use crate::config;
+use clap::error::ErrorKind;
+use mainstay::core::codes::ErrorCode;
+use mainstay::store;
+use serde::Serialize;
+
+/// The result of a verb.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a verb did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line cannot be understood.
+    #[error("{}", .0.render())]
+    Usage(clap::Error),
+    /// The configuration is wrong, in one place or several.
+    #[error("the configuration is wrong in {} places", .0.len())]
+    Config(Vec<config::Error>),
+    /// The store says no.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// A file or stream of this program's own failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// The file or stream.
+        what: String,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// Generated pages are not what they would be if generated now.
+    #[error("generated pages are out of date: {}", .0.join(", "))]
+    ReferenceStale(Vec<String>),
+}
+
+/// One thing to tell.
+#[derive(Serialize)]
+struct Finding {
+    code: &'static str,
+    message: String,
+    hint: String,
+}
+
+impl Error {
+    /// 2 when the command line or the configuration is wrong, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Config(_) | Self::Store(store::Error::Url { .. }) => 2,
+            Self::Store(_) | Self::Io { .. } | Self::ReferenceStale(_) => 1,
+        }
+    }
+
+    /// Says on stderr what happened and what to do: for a person, or as one JSON object per line for a program.
+    pub(crate) fn tell(&self, is_json: bool) {
+        match self {
+            // clap says it well, with the usage of the verb. If stderr is gone, nobody listens.
+            Self::Usage(refused) if !is_json => drop(refused.print()),
+            _ => eprint!("{}", self.findings().iter().map(|found| found.line(is_json)).collect::<String>()),
+        }
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let finding = |entry: &'static ErrorCode, message: String| Finding {
+            code: entry.code,
+            message,
+            hint: entry.remedy.to_owned(),
+        };
+        match self {
+            Self::Usage(refused) => vec![finding(&USAGE_INVALID, first_line(refused))],
+            Self::Config(problems) => problems
+                .iter()
+                .map(|problem| Finding {
+                    hint: problem.hint(),
+                    ..finding(problem.entry(), problem.to_string())
+                })
+                .collect(),
+            Self::Store(error) => vec![finding(error.entry(), error.to_string())],
+            Self::Io { .. } => vec![finding(&IO_FAILED, self.to_string())],
+            Self::ReferenceStale(_) => vec![finding(&REFERENCE_STALE, self.to_string())],
+        }
+    }
+}
+
+impl Finding {
+    fn line(&self, is_json: bool) -> String {
+        if is_json {
+            return serde_json::to_string(self).expect("three texts are always JSON") + "\n";
+        }
+        let Self { code, message, hint } = self;
+        format!("error[{code}]: {message}\nhint: {hint}\n")
+    }
+}
+
+fn first_line(refused: &clap::Error) -> String {
+    if refused.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "the verb is missing".to_owned();
+    }
+    let text = refused.render().to_string();
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+macro_rules! codes {
+    ($($name:ident $code:literal $meaning:literal $remedy:literal;)*) => {
+        $(static $name: ErrorCode = ErrorCode {
+            code: $code, status: 500, retryable: false, meaning: $meaning, remedy: $remedy,
+        };)*
+
+        /// Every code of the program's own, besides those of its configuration.
+        pub static CODES: &[&ErrorCode] = &[$(&$name),*];
+    };
+}
+
+codes! {
+    USAGE_INVALID "CLI_USAGE_INVALID"
+        "The command line cannot be understood."
+        "Run `mainstay help`, or the verb with --help.";
+    IO_FAILED "CLI_IO_FAILED"
+        "A file or stream that the program itself reads or writes failed."
+        "Check that the place named exists, has room, and that this user may write there.";
+    REFERENCE_STALE "CLI_REFERENCE_STALE"
+        "Generated pages under docs/ differ from what this program would generate."
+        "Run `mainstay reference` in the repository's root and commit what it writes.";
+}

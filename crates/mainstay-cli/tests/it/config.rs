@@ -1,0 +1,105 @@
+//! `mainstay config check`.
+
+use crate::program::Folder;
+
+#[test]
+fn without_a_file_everything_is_default() {
+    let folder = Folder::new();
+    let answer = folder.run("config check");
+    assert_eq!(answer.code, 0, "{answer:?}");
+    insta::assert_snapshot!(answer.stdout, @r#"
+        [store]
+        url = "sqlite:mainstay.db"    # default
+        busyTimeoutMs = 5000          # default
+        transactionTimeoutMs = 10000  # default
+        readTimeoutMs = 60000         # default
+        queueLimit = 1024             # default
+        readers = 4                   # default
+        connections = 16              # default
+        walLimitBytes = 1073741824    # default
+        migrate = true                # default
+        "#);
+    insta::assert_snapshot!(answer.stderr, @"The configuration is valid; read: no configuration file, environment, flags.");
+    assert_eq!(folder.files(), [""; 0]);
+}
+
+#[test]
+fn flags_override_the_environment_which_overrides_the_file() {
+    let folder = Folder::new();
+    folder.write("mainstay.toml", "[store]\nurl = \"sqlite:file.db\"\nreaders = 2\nconnections = 3\n");
+    let environment = [("MAINSTAY__STORE__URL", "sqlite:variable.db"), ("MAINSTAY__STORE__READERS", "8")];
+    let answer = folder.run_with(&environment, "config check --store postgres://ada:s3cret@db/main");
+    insta::assert_snapshot!(answer.stdout, @r#"
+        [store]
+        url = "postgres://ada:***@db/main"  # --store
+        busyTimeoutMs = 5000                # default
+        transactionTimeoutMs = 10000        # default
+        readTimeoutMs = 60000               # default
+        queueLimit = 1024                   # default
+        readers = 8                         # MAINSTAY__STORE__READERS
+        connections = 3                     # mainstay.toml:4:15
+        walLimitBytes = 1073741824          # default
+        migrate = true                      # default
+        "#);
+    let settings = folder.run_with(&environment, "config check --json").json();
+    assert_eq!(settings["file"], "mainstay.toml");
+    insta::assert_snapshot!(settings["settings"]["store"]["url"], @r#"{"place":"MAINSTAY__STORE__URL","source":"environment","value":"sqlite:variable.db"}"#);
+    insta::assert_snapshot!(settings["settings"]["store"]["migrate"], @r#"{"place":null,"source":"default","value":true}"#);
+}
+
+#[test]
+fn a_file_can_be_named() {
+    let folder = Folder::new();
+    folder.write("mainstay.toml", "[store]\nreaders = 2\n");
+    folder.write("other.toml", "");
+    let answer = folder.run("--config other.toml config check --json").json();
+    assert_eq!(answer["settings"]["store"]["readers"]["source"], "default");
+    folder.run("--config missing.toml config check").assert_failed(2, "CONFIG_NOT_FOUND");
+    folder.run("--config / config check").assert_failed(2, "CONFIG_UNREADABLE");
+}
+
+#[test]
+fn mistakes_are_told_with_line_column_and_hint() {
+    let folder = Folder::new();
+    folder.write("mainstay.toml", "[store]\nbussyTimeoutMs = 10\nreaders = 0\n\n[server]\nlisten = \"x\"\n");
+    let answer = folder.run("config check");
+    assert_eq!((answer.code, answer.stdout.as_str()), (2, ""));
+    insta::assert_snapshot!(answer.stderr, @"
+        error[CONFIG_UNKNOWN_KEY]: mainstay.toml:2:1: unknown key `bussyTimeoutMs` in [store]
+        hint: Did you mean `busyTimeoutMs`? It has: `url`, `busyTimeoutMs`, `transactionTimeoutMs`, `readTimeoutMs`, `queueLimit`, `readers`, `connections`, `walLimitBytes`, `migrate`.
+        error[CONFIG_INVALID_VALUE]: mainstay.toml:3:11: store.readers must be a whole number from 1 to 64, not 0
+        hint: Leave it out to get the default, 4.
+        error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [server] is not known to this version
+        hint: Known: [store].
+        ");
+}
+
+#[test]
+fn with_json_a_mistake_is_one_line() {
+    let folder = Folder::new();
+    let answer = folder.run_with(&[("MAINSTAY__STORE__RAEDERS", "1")], "config check --json");
+    assert_eq!((answer.code, answer.stdout.as_str()), (2, ""));
+    insta::assert_snapshot!(answer.stderr, @r#"{"code":"CONFIG_UNKNOWN_KEY","message":"environment variable MAINSTAY__STORE__RAEDERS is not known to this version","hint":"Did you mean MAINSTAY__STORE__READERS?"}"#);
+}
+
+#[test]
+fn every_verb_minds_the_configuration() {
+    let folder = Folder::new();
+    folder.write("mainstay.toml", "[store]\nurl = 5\n");
+    for verb in ["migrate", "demo", "config check"] {
+        folder.run(verb).assert_failed(2, "CONFIG_INVALID_VALUE");
+    }
+    assert_eq!(folder.files(), ["mainstay.toml"]);
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2() {
+    let folder = Folder::new();
+    assert_eq!(folder.run("migrat").code, 2);
+    assert_eq!(folder.run("").code, 2);
+    let answer = folder.run("migrat --json");
+    insta::assert_snapshot!(answer.stderr, @r#"{"code":"CLI_USAGE_INVALID","message":"unrecognized subcommand 'migrat'","hint":"Run `mainstay help`, or the verb with --help."}"#);
+    let help = folder.run("migrate --help");
+    assert_eq!((help.code, help.stderr.as_str()), (0, ""));
+    assert!(help.stdout.contains("Usage: mainstay migrate"), "no colours in a pipe: {}", help.stdout);
+}

@@ -1,0 +1,55 @@
+//! `mainstay demo`.
+
+use crate::program::Folder;
+use std::time::{Duration, Instant};
+
+#[test]
+fn tells_its_story_and_leaves_nothing() {
+    let folder = Folder::new();
+    let began = Instant::now();
+    let answer = folder.run_with(&[("TMPDIR", folder.path().to_str().unwrap())], "demo");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert_eq!((answer.code, answer.stderr.as_str()), (0, ""));
+    for said in [
+        "1. Many callers at once",
+        "62 committed",
+        "STORE_FOREIGN_AWAIT",
+        "is held by process",
+        "What comes next",
+    ] {
+        assert!(answer.stdout.contains(said), "{said}: {}", answer.stdout);
+    }
+    assert!(!answer.stdout.contains('\x1b'), "no colours in a pipe");
+    assert_eq!(folder.files(), [""; 0]);
+}
+
+#[test]
+fn its_figures_are_what_it_claims() {
+    let facts = Folder::new().run("demo --json").json();
+    assert_eq!(facts["oneByOne"]["commits"], 64);
+    assert_eq!(facts["together"]["transactions"], 64);
+    assert!(facts["together"]["commits"].as_u64().unwrap() < 64, "{facts}");
+    assert_eq!(
+        (&facts["withCulprits"]["transactions"], &facts["withCulprits"]["rows"]),
+        (&62.into(), &62.into())
+    );
+    assert_eq!(facts["withCulprits"]["refused"].as_array().unwrap().len(), 2);
+    assert_eq!(facts["wakeup"]["afterRollback"], false);
+    assert!(facts["wakeup"]["afterCommitUs"].is_u64());
+    assert_eq!(facts["secondOpening"]["code"], "STORE_OWNED");
+}
+
+#[test]
+fn works_on_a_store_only_when_that_is_said_in_a_flag() {
+    let folder = Folder::new();
+    folder.write("mainstay.toml", "[store]\nurl = \"sqlite:precious.db\"\n");
+    let facts = folder.run("demo --json").json();
+    assert!(!facts["store"].as_str().unwrap().contains("precious"));
+    assert_eq!(folder.files(), ["mainstay.toml"]);
+
+    let facts = folder.run("demo --json --store sqlite:mine.db").json();
+    assert_eq!(facts["store"], "sqlite:mine.db");
+    assert_eq!(folder.files(), ["mainstay.toml", "mine.db"]);
+    let facts = folder.run("demo --json --store sqlite::memory:").json();
+    assert!(facts["secondOpening"].is_null());
+}

@@ -1,0 +1,78 @@
+//! Runs the real binary in a folder of its own.
+#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
+
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A folder in which the program runs.
+pub(crate) struct Folder(TempDir);
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    /// The names of everything in the folder.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn run(&self, arguments: &str) -> Answer {
+        self.run_with(&[], arguments)
+    }
+
+    /// Runs the program with some environment variables.
+    pub(crate) fn run_with(&self, environment: &[(&str, &str)], arguments: &str) -> Answer {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MAINSTAY"))
+        {
+            command.env_remove(name);
+        }
+        command.current_dir(self.path()).args(arguments.split_whitespace()).envs(environment.iter().copied());
+        let output = command.output().unwrap();
+        Answer {
+            code: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Answer {
+    /// The data, when it is JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        assert_eq!(self.code, 0, "{self:?}");
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+
+    /// Asserts that the program failed with an exit code and an error code, said what to do, and gave no data.
+    #[track_caller]
+    pub(crate) fn assert_failed(&self, exit: i32, code: &str) {
+        assert_eq!(self.code, exit, "{self:?}");
+        assert!(self.stderr.starts_with(&format!("error[{code}]: ")), "{}", self.stderr);
+        assert!(self.stderr.contains("\nhint: "), "{}", self.stderr);
+        assert_eq!(self.stdout, "");
+    }
+}
