@@ -17,6 +17,8 @@ pub struct Figures {
     pub in_flight: Gauge,
     /// Transactions waiting for the writer.
     pub queued: Gauge,
+    /// Reads waiting for a reader, on SQLite.
+    pub queued_reads: Gauge,
     /// Transactions per commit.
     pub group_size: Histogram,
     /// How long a commit took; on SQLite nearly all of it is the fsync.
@@ -48,6 +50,7 @@ impl Measured for Figures {
         visit("store_busy", "Calls refused because the store was busy.", counter(&self.busy));
         visit("store_in_flight", "Calls under way.", gauge(&self.in_flight));
         visit("store_writer_queue", "Transactions waiting for the writer.", gauge(&self.queued));
+        visit("store_reader_queue", "Reads waiting for a reader.", gauge(&self.queued_reads));
         visit("store_group_size", "Transactions per commit.", Reading::Sizes(self.group_size.snapshot()));
         visit("store_commit_time", "Duration of commits.", time(&self.commit_time));
         visit("store_wait_time", "Time calls waited for their turn.", time(&self.wait_time));

@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
 
 mod dialect;
+mod groups;
+mod log_growth;
 mod transactions;

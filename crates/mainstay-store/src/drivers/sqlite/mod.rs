@@ -101,7 +101,7 @@ impl Driver {
         if under_way == 1 && self.run_inline(&mut attempt) {
             // A caller in a loop must not keep the runtime's other tasks from running, but yielding every time would
             // cost a wake-up of another thread each.
-            if self.inline_runs.fetch_add(1, Ordering::Relaxed) % INLINE_RUNS_PER_YIELD == 0 {
+            if self.inline_runs.fetch_add(1, Ordering::Relaxed).is_multiple_of(INLINE_RUNS_PER_YIELD) {
                 tokio::task::yield_now().await;
             }
             return attempt.into_outcome();

@@ -1,13 +1,17 @@
 //! Where jobs wait for a thread.
 
 use super::job::Job;
+use crate::figures::Figures;
 use crate::{Error, Result};
+use mainstay_core::measure::Gauge;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A queue of jobs. Its length is bounded by the gate that callers pass first.
-#[derive(Default)]
 pub(super) struct Queue {
+    /// Tells how many wait.
+    length: fn(&Figures) -> &Gauge,
+    figures: Arc<Figures>,
     state: Mutex<State>,
     ready: Condvar,
 }
@@ -21,12 +25,17 @@ struct State {
 }
 
 impl Queue {
+    pub(super) fn new(figures: &Arc<Figures>, length: fn(&Figures) -> &Gauge) -> Self {
+        Self { length, figures: figures.clone(), state: Mutex::default(), ready: Condvar::new() }
+    }
+
     pub(super) fn push(&self, job: Box<dyn Job>) -> Result<()> {
         let mut state = self.lock();
         if state.is_closed {
             return Err(Error::Closed);
         }
         state.jobs.push_back(job);
+        self.tell(&state);
         if state.sleepers > 0 {
             self.ready.notify_one();
         }
@@ -35,27 +44,33 @@ impl Queue {
 
     /// The next job, or nothing once the queue is closed and empty.
     pub(super) fn wait(&self) -> Option<Box<dyn Job>> {
+        let mut state = self.wait_for_job();
+        let job = state.jobs.pop_front();
+        self.tell(&state);
+        job
+    }
+
+    /// Waits for a job without taking it; false once the queue is closed and empty.
+    pub(super) fn is_filled(&self) -> bool {
+        !self.wait_for_job().jobs.is_empty()
+    }
+
+    fn wait_for_job(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        loop {
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
-            }
-            if state.is_closed {
-                return None;
-            }
+        while state.jobs.is_empty() && !state.is_closed {
             state.sleepers += 1;
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.sleepers -= 1;
         }
+        state
     }
 
     /// The next job, if one is there now.
     pub(super) fn next(&self) -> Option<Box<dyn Job>> {
-        self.lock().jobs.pop_front()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.lock().jobs.len()
+        let mut state = self.lock();
+        let job = state.jobs.pop_front();
+        self.tell(&state);
+        job
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -70,6 +85,10 @@ impl Queue {
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.ready.notify_all();
+    }
+
+    fn tell(&self, state: &State) {
+        (self.length)(&self.figures).set(state.jobs.len() as i64);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

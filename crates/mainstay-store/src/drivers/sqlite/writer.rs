@@ -256,9 +256,11 @@ pub(super) fn work(shared: &Shared, runtime: &tokio::runtime::Handle, wal: &WalW
     let _context = runtime.enter();
     // Whatever ends this thread, nobody may wait for it in vain.
     let _stop = super::StopOnExit { shared, wal: Some(wal) };
-    while let Some(first) = shared.writes.wait() {
+    while shared.writes.is_filled() {
+        // The place first, then the job: while somebody else writes, everyone waits in the queue.
         let mut writer = shared.lock_writer();
-        writer.run_group(first, || shared.writes.next());
-        shared.figures.queued.set(shared.writes.len() as i64);
+        if let Some(first) = shared.writes.next() {
+            writer.run_group(first, || shared.writes.next());
+        }
     }
 }

@@ -1,0 +1,253 @@
+//! Transactions that share a commit on SQLite: only the one that breaks things fails.
+
+use mainstay_store::{Error, Options, Result, Store, Tx, params};
+use mainstay_testkit::stores::{Kind, for_each_kind};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const MEMBERS: i64 = 64;
+const CULPRIT: i64 = 31;
+
+const TABLES: [&str; 4] = [
+    "CREATE TABLE parents (id BIGINT PRIMARY KEY)",
+    "CREATE TABLE notes (id BIGINT PRIMARY KEY, \
+        parent BIGINT REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)",
+    "CREATE TABLE guarded (id BIGINT PRIMARY KEY)",
+    "CREATE TRIGGER refuse BEFORE INSERT ON guarded BEGIN SELECT RAISE(ROLLBACK, 'refused by a trigger'); END",
+];
+
+/// What the culprit does in the middle of the group, after a write of its own.
+type Mischief = fn(Tx) -> std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+macro_rules! mischief {
+    (|$tx:ident| $body:expr) => {
+        |$tx: Tx| Box::pin(async move { $body })
+    };
+}
+
+#[test]
+fn or_rollback_costs_only_the_culprit() {
+    let work: Mischief = mischief!(|tx| {
+        tx.execute("INSERT OR ROLLBACK INTO notes (id) VALUES (31)", &[]).await?;
+        Ok(())
+    });
+    assert_eq!(lone_failure(work, true), "STORE_CONSTRAINT");
+}
+
+#[test]
+fn or_rollback_that_is_swallowed_costs_only_the_culprit() {
+    // Without the transaction's own guard, what follows would commit by itself.
+    let work: Mischief = mischief!(|tx| {
+        drop(tx.execute("INSERT OR ROLLBACK INTO notes (id) VALUES (31)", &[]).await);
+        drop(tx.execute("INSERT INTO notes (id) VALUES (1031)", &[]).await);
+        Ok(())
+    });
+    assert_eq!(lone_failure(work, true), "STORE_TRANSACTION_FAILED");
+}
+
+#[test]
+fn a_trigger_that_rolls_back_costs_only_the_culprit() {
+    let work: Mischief = mischief!(|tx| {
+        tx.execute("INSERT INTO guarded (id) VALUES (1)", &[]).await?;
+        Ok(())
+    });
+    assert_eq!(lone_failure(work, true), "STORE_CONSTRAINT");
+}
+
+#[test]
+fn a_deferred_foreign_key_costs_only_the_culprit() {
+    let work: Mischief = mischief!(|tx| {
+        tx.execute("UPDATE notes SET parent = 999 WHERE id = 31", &[]).await?;
+        Ok(())
+    });
+    assert_eq!(lone_failure(work, true), "STORE_CONSTRAINT");
+}
+
+#[test]
+fn an_interrupted_write_costs_only_the_culprit() {
+    let work: Mischief = mischief!(|tx| {
+        let endless = "INSERT INTO notes (id) WITH RECURSIVE n(i) AS \
+            (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) SELECT i FROM n";
+        tx.execute(endless, &[]).await?;
+        Ok(())
+    });
+    assert_eq!(lone_failure(work, true), "STORE_TIMEOUT");
+}
+
+#[test]
+fn a_panic_costs_only_the_culprit() {
+    let work: Mischief = mischief!(|_tx| panic!("on purpose"));
+    assert_eq!(lone_failure(work, false), "STORE_CLOSURE_PANICKED");
+}
+
+#[test]
+fn a_foreign_await_costs_only_the_culprit() {
+    let work: Mischief = mischief!(|_tx| {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        Ok(())
+    });
+    assert_eq!(lone_failure(work, false), "STORE_FOREIGN_AWAIT");
+}
+
+#[test]
+fn an_error_of_its_own_costs_only_the_culprit() {
+    let work: Mischief = mischief!(|_tx| Err(Error::application("no")));
+    assert_eq!(lone_failure(work, false), "STORE_ROLLED_BACK");
+}
+
+/// Runs a group of 64 with a culprit in the middle; checks that everyone else committed, and whether that took a
+/// second run; returns what the culprit was told.
+fn lone_failure(work: Mischief, loses_the_group: bool) -> &'static str {
+    let told = Arc::new(Mutex::new(""));
+    let answer = told.clone();
+    for_each_kind(&[Kind::SqliteFile], async move |place| {
+        let options = place.options().transaction_timeout(Duration::from_millis(300));
+        let store = with_tables(options).await;
+        let outcomes = in_one_group(&store, work).await;
+        for (id, outcome) in (0..).zip(&outcomes) {
+            match (id, outcome) {
+                (CULPRIT, Err(error)) => *answer.lock().unwrap() = error.code(),
+                (CULPRIT, Ok(())) => panic!("the culprit was let through"),
+                (_, Err(error)) => panic!("member {id}: {error}"),
+                (_, Ok(())) => {}
+            }
+        }
+        let expected: Vec<i64> = (0..MEMBERS).filter(|id| *id != CULPRIT).collect();
+        assert_eq!(ids(&store).await, expected);
+        assert_eq!(store.figures().groups_lost.get(), u64::from(loses_the_group));
+        store
+            .transact(async |tx| tx.execute("INSERT INTO notes (id) VALUES (5000)", &[]).await)
+            .await
+            .unwrap();
+    });
+    let told = told.lock().unwrap();
+    *told
+}
+
+#[test]
+fn a_member_that_failed_because_of_a_neighbour_is_asked_again_when_the_neighbour_is_gone() {
+    for_each_kind(&[Kind::SqliteFile], async |place| {
+        let store = with_tables(place.options()).await;
+        let (hold, others) = hold_writer(&store).await;
+        // The first takes the id but breaks a rule that is checked at the commit; the second is in its way.
+        let first = spawn(
+            &store,
+            mischief!(|tx| {
+                tx.execute("INSERT INTO notes (id, parent) VALUES (1, 999)", &[]).await?;
+                Ok(())
+            }),
+        );
+        wait_for_queue(&store, 1).await;
+        let second = spawn(
+            &store,
+            mischief!(|tx| {
+                tx.execute("INSERT INTO notes (id) VALUES (1)", &[]).await?;
+                Ok(())
+            }),
+        );
+        wait_for_queue(&store, 2).await;
+        hold.send(()).unwrap();
+        others.await.unwrap().unwrap();
+        assert_eq!(first.await.unwrap().unwrap_err().code(), "STORE_CONSTRAINT");
+        second.await.unwrap().expect("its neighbour was never committed");
+        assert_eq!(ids(&store).await, [1]);
+    });
+}
+
+#[test]
+fn a_caller_that_gave_up_waiting_is_not_run() {
+    for_each_kind(&[Kind::SqliteFile], async |place| {
+        let store = with_tables(place.options().busy_timeout(Duration::from_millis(50))).await;
+        let (hold, holder) = hold_writer(&store).await;
+        let insert: Mischief = mischief!(|tx| {
+            tx.execute("INSERT INTO notes (id) VALUES (1)", &[]).await?;
+            Ok(())
+        });
+        let dropped = spawn(&store, insert);
+        wait_for_queue(&store, 1).await;
+        dropped.abort();
+        assert!(dropped.await.unwrap_err().is_cancelled());
+        let busy = spawn(&store, insert).await.unwrap().unwrap_err();
+        assert_eq!(busy.code(), "STORE_BUSY");
+        hold.send(()).unwrap();
+        holder.await.unwrap().unwrap();
+        assert_eq!(ids(&store).await, [] as [i64; 0], "whoever was told that nothing was done must be right");
+    });
+}
+
+async fn with_tables(options: Options) -> Store {
+    let store = options.open().await.unwrap();
+    store
+        .transact(async |tx| {
+            for sql in TABLES {
+                tx.execute(sql, &[]).await?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    store
+}
+
+async fn ids(store: &Store) -> Vec<i64> {
+    let rows = store.read(async |tx| tx.query("SELECT id FROM notes ORDER BY id", &[]).await).await.unwrap();
+    rows.iter().map(|row| row.get(0).unwrap()).collect()
+}
+
+type Running<T> = tokio::task::JoinHandle<Result<T>>;
+
+/// Occupies the writer until the sender is used, so that everyone after it waits for the same commit.
+async fn hold_writer(store: &Store) -> (Sender<()>, Running<()>) {
+    let (release, released) = channel();
+    let (held, mut is_held) = tokio::sync::mpsc::unbounded_channel();
+    let context = Arc::new(Mutex::new(released));
+    let store = store.clone();
+    let holder = tokio::spawn(async move {
+        store
+            .transact_with((context, held), async |_tx, (released, held)| {
+                drop(held.send(()));
+                drop(released.lock().unwrap().recv());
+                Ok(())
+            })
+            .await
+    });
+    is_held.recv().await.unwrap();
+    (release, holder)
+}
+
+fn spawn(store: &Store, work: Mischief) -> Running<()> {
+    let store = store.clone();
+    tokio::spawn(async move { store.transact(work).await })
+}
+
+async fn wait_for_queue(store: &Store, length: i64) {
+    while store.figures().queued.get() < length {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Runs the members in one group, in order.
+async fn in_one_group(store: &Store, work: Mischief) -> Vec<Result<()>> {
+    let (hold, holder) = hold_writer(store).await;
+    let mut members = Vec::new();
+    for id in 0..MEMBERS {
+        let caller = store.clone();
+        members.push(tokio::spawn(async move {
+            caller
+                .transact(move |tx| async move {
+                    tx.execute("INSERT INTO notes (id) VALUES ($1)", params![id]).await?;
+                    if id == CULPRIT { work(tx).await } else { Ok(()) }
+                })
+                .await
+        }));
+        wait_for_queue(store, id + 1).await;
+    }
+    hold.send(()).unwrap();
+    holder.await.unwrap().unwrap();
+    let mut outcomes = Vec::new();
+    for member in members {
+        outcomes.push(member.await.unwrap());
+    }
+    outcomes
+}

@@ -1,0 +1,97 @@
+//! The write-ahead log of SQLite stays short, or says why it cannot.
+
+use mainstay_store::{Options, Store, Tx, params};
+use mainstay_testkit::stores::{Kind, for_each_kind};
+use std::time::Duration;
+
+const PAGE_OF_TEXT: usize = 3_000;
+
+async fn with_table(options: Options) -> Store {
+    let store = options.open().await.unwrap();
+    let sql = "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL)";
+    store.transact(async |tx| tx.execute(sql, &[]).await).await.unwrap();
+    store
+}
+
+/// Writes about `pages` pages, a hundred at a time.
+async fn write_pages(store: &Store, pages: usize) {
+    for _ in 0..pages / 100 {
+        store
+            .transact(async |tx| {
+                let rows = vec![params!["x".repeat(PAGE_OF_TEXT)].to_vec(); 100];
+                tx.execute_many("INSERT INTO notes (text) VALUES ($1)", &rows).await
+            })
+            .await
+            .unwrap();
+    }
+}
+
+#[test]
+fn the_log_starts_over_under_constant_writing() {
+    for_each_kind(&[Kind::SqliteFile], async |place| {
+        let store = with_table(place.options()).await;
+        let writers = (0..4).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { write_pages(&store, 5_000).await })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        let holds = store.figures().checkpoint_hold.snapshot();
+        assert!(holds.count > 0, "no checkpoint ever finished");
+        let log = std::fs::metadata(place.folder().unwrap().join("store.db-wal")).unwrap().len();
+        assert!(log < 40 << 20, "{} pages were written, and the log has {log} bytes", 20_000);
+    });
+}
+
+#[test]
+fn a_read_that_keeps_the_log_alive_is_ended_at_the_limit() {
+    for_each_kind(&[Kind::SqliteFile], async |place| {
+        let store =
+            with_table(place.options().wal_limit_bytes(70 << 20).read_timeout(Duration::from_secs(600)))
+                .await;
+        write_pages(&store, 100).await;
+        let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+        let reader = tokio::spawn({
+            let store = store.clone();
+            async move {
+                let long = async |tx: Tx, begun: tokio::sync::mpsc::UnboundedSender<()>| {
+                    tx.query_one("SELECT count(*) FROM notes", &[]).await?;
+                    drop(begun.send(()));
+                    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
+                        WHERE i < 20000000000) SELECT count(*) FROM n";
+                    tx.query_one(endless, &[]).await
+                };
+                store.read_with(begun, long).await
+            }
+        });
+        has_begun.recv().await.unwrap();
+        let mut written = 0;
+        while !reader.is_finished() {
+            assert!(written < 200_000, "the log grew to {} bytes", store.figures().wal_bytes.get());
+            write_pages(&store, 1_000).await;
+            written += 1_000;
+        }
+        let ended = reader.await.unwrap().unwrap_err();
+        assert_eq!(ended.code(), "STORE_READ_EVICTED", "{ended}");
+        assert!(store.figures().reads_evicted.get() >= 1);
+        // And the log is cleared by what comes next.
+        let mut written = 0;
+        while store.figures().wal_bytes.get() > 20 << 20 {
+            assert!(written < 200_000, "the log has {} bytes", store.figures().wal_bytes.get());
+            write_pages(&store, 100).await;
+            written += 100;
+        }
+    });
+}
+
+#[test]
+fn a_read_has_a_time_limit() {
+    for_each_kind(&[Kind::SqliteFile, Kind::Postgres], async |place| {
+        let store = with_table(place.options().read_timeout(Duration::from_millis(100))).await;
+        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
+            WHERE i < 2000000000) SELECT count(*) FROM n";
+        let stopped = store.read_with(endless, async |tx, sql| tx.query(sql, &[]).await).await.unwrap_err();
+        assert_eq!(stopped.code(), "STORE_TIMEOUT");
+    });
+}
