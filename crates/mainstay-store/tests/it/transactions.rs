@@ -472,3 +472,20 @@ fn a_closed_store_refuses_and_lets_go() {
         assert_eq!(ids(&place.open().await).await, [] as [i64; 0]);
     });
 }
+
+#[test]
+fn a_change_of_the_schema_elsewhere_does_not_disturb_prepared_statements() {
+    for_each_store(async |place| {
+        let store = place.options().connections(1).open().await.unwrap();
+        create_table(&store).await;
+        store.transact(async |tx| insert(&tx, 1).await).await.unwrap();
+        let all =
+            async || store.transact(async |tx| tx.query("SELECT * FROM notes", &[]).await).await.unwrap();
+        assert_eq!(all().await[0].columns().len(), 2);
+        store
+            .transact(async |tx| tx.execute("ALTER TABLE notes ADD COLUMN more TEXT", &[]).await)
+            .await
+            .unwrap();
+        assert_eq!(all().await[0].columns().len(), 3);
+    });
+}

@@ -90,6 +90,7 @@ impl Driver {
             }
             Ended::Conflict(reason) => Ended::Conflict(reason),
             Ended::Failed(error) => {
+                // Nobody knows in what state the connection is.
                 discard(rest.link);
                 Ended::Failed(error)
             }
@@ -100,7 +101,12 @@ impl Driver {
     async fn abandon<T>(&self, handle: &Handle, error: Error) -> Ended<T> {
         let Some(rest) = handle.end() else { return Ended::Failed(error) };
         let failure = rest.failure.clone();
-        roll_back_now(rest).await;
+        if failure.as_ref().is_some_and(|failed| failed.is_stale) {
+            // Its prepared statements are from before a change of the schema.
+            discard(rest.link);
+        } else {
+            roll_back_now(rest).await;
+        }
         match failure {
             Some(Failed { reason, is_conflict: true, .. }) => Ended::Conflict(reason),
             Some(Failed { reason, is_outage: true, .. }) => Ended::Failed(Error::Unavailable(reason)),

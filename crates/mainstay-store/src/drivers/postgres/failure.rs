@@ -44,7 +44,16 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error) -> Error {
 /// Whether running the transaction again may succeed where this run could not.
 pub(super) fn is_conflict(error: &tokio_postgres::Error) -> bool {
     let code = error.code();
-    code == Some(&SqlState::T_R_SERIALIZATION_FAILURE) || code == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+    code == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
+        || code == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+        || is_stale(error)
+}
+
+/// Whether a statement was prepared before somebody changed the tables it speaks of.
+pub(super) fn is_stale(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|said| {
+        *said.code() == SqlState::FEATURE_NOT_SUPPORTED && said.message().contains("cached plan")
+    })
 }
 
 fn without_code(error: &tokio_postgres::Error) -> Error {

@@ -54,6 +54,8 @@ pub(super) struct Failed {
     pub(super) is_conflict: bool,
     /// The connection is gone, and the transaction with it.
     pub(super) is_outage: bool,
+    /// The connection's prepared statements no longer fit the schema.
+    pub(super) is_stale: bool,
 }
 
 /// What is left when a transaction ends.
@@ -180,6 +182,7 @@ impl Operation {
             reason: problem.error.to_string(),
             is_conflict: problem.is_conflict,
             is_outage: matches!(problem.error, Error::Unavailable(_)),
+            is_stale: problem.is_stale,
         });
         self.record(failed);
     }
@@ -197,7 +200,7 @@ impl Drop for Operation {
     fn drop(&mut self) {
         if !self.is_finished {
             let reason = "an operation was dropped before it ended".to_owned();
-            self.record(Some(Failed { reason, is_conflict: false, is_outage: false }));
+            self.record(Some(Failed { reason, is_conflict: false, is_outage: false, is_stale: false }));
         }
     }
 }
@@ -221,17 +224,22 @@ pub(super) struct Done {
 pub(super) struct Problem {
     pub(super) error: Error,
     pub(super) is_conflict: bool,
+    pub(super) is_stale: bool,
 }
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        Self { error, is_conflict: false }
+        Self { error, is_conflict: false, is_stale: false }
     }
 }
 
 impl From<tokio_postgres::Error> for Problem {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self { error: failure::of(&error), is_conflict: failure::is_conflict(&error) }
+        Self {
+            error: failure::of(&error),
+            is_conflict: failure::is_conflict(&error),
+            is_stale: failure::is_stale(&error),
+        }
     }
 }
 
