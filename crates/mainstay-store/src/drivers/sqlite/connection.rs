@@ -276,10 +276,13 @@ impl Connection {
                 return Ok(None);
             }
             bind(&mut prepared, params)?;
-            let columns: Arc<[String]> = prepared.column_names().map(str::to_owned).collect();
             let mut results = prepared.raw_query();
             let mut rows = Vec::new();
+            // Known only after the first step, which prepares anew when the schema has changed.
+            let mut columns: Option<Arc<[String]>> = None;
             while let Some(row) = results.next()? {
+                let columns =
+                    columns.get_or_insert_with(|| row.as_ref().column_names().map(str::to_owned).collect());
                 let values = (0..columns.len()).map(|index| row.get_ref(index).map(own));
                 rows.push(Row::new(columns.clone(), values.collect::<rusqlite::Result<_>>()?));
             }
