@@ -5,4 +5,5 @@
 mod dialect;
 mod groups;
 mod log_growth;
+mod tls;
 mod transactions;

@@ -1,7 +1,7 @@
 //! Runs a closure in a transaction of the pool, and ends it one way or the other.
 
 use super::connect::Server;
-use super::transaction::{Failed, Handle, Link, Rest};
+use super::transaction::{Failed, Handle, Lease, Link, Rest};
 use super::{Driver, failure};
 use crate::guarded::guarded;
 use crate::tx::Link as TxLink;
@@ -53,9 +53,9 @@ impl Driver {
         F: Fn(Tx) -> Fut,
         Fut: Future<Output = Result<T>>,
     {
-        let link = Link::Pooled(Arc::new(connection));
+        let link = Link::Pooled(Arc::new(Lease::new(connection)));
         let handle = Handle::new(link, Some(kind.begin()), self.statements.clone());
-        let cleanup = Cleanup(handle.clone());
+        let cleanup = Cleanup { handle: handle.clone(), server: self.server.clone() };
         let tx = Tx(TxLink::Postgres(handle.clone()));
         let running = guarded(|| work(tx), || handle.is_busy());
         let Ok(result) = tokio::time::timeout(limit, running).await else {
@@ -71,7 +71,7 @@ impl Driver {
         let ended = match &rest.failure {
             Some(failed) => {
                 let error = Error::TransactionFailed(failed.reason.clone());
-                roll_back_later(rest);
+                roll_back_later(rest, self.server.clone());
                 return Ended::Failed(error);
             }
             // Nothing was written, but there may be someone to wake all the same.
@@ -91,7 +91,7 @@ impl Driver {
             Ended::Conflict(reason) => Ended::Conflict(reason),
             Ended::Failed(error) => {
                 // Nobody knows in what state the connection is.
-                discard(rest.link);
+                discard(&rest.link);
                 Ended::Failed(error)
             }
         }
@@ -103,7 +103,9 @@ impl Driver {
         let failure = rest.failure.clone();
         if failure.as_ref().is_some_and(|failed| failed.is_stale) {
             // Its prepared statements are from before a change of the schema.
-            discard(rest.link);
+            discard(&rest.link);
+        } else if rest.outstanding > 0 {
+            roll_back_later(rest, self.server.clone());
         } else {
             roll_back_now(rest).await;
         }
@@ -140,12 +142,15 @@ impl Driver {
 }
 
 /// Ends the transaction when the caller's future is dropped, or the closure ran out of time.
-struct Cleanup(Handle);
+struct Cleanup {
+    handle: Handle,
+    server: Arc<Server>,
+}
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
-        if let Some(rest) = self.0.end() {
-            roll_back_later(rest);
+        if let Some(rest) = self.handle.end() {
+            roll_back_later(rest, self.server.clone());
         }
     }
 }
@@ -154,32 +159,27 @@ async fn roll_back_now(rest: Rest) {
     if !rest.has_begun {
         return;
     }
-    if rest.outstanding > 0 {
-        return roll_back_later(rest);
-    }
     let Link::Pooled(connection) = &rest.link else { return };
     match tokio::time::timeout(ROLLBACK_PATIENCE, connection.batch_execute("ROLLBACK")).await {
         Ok(Ok(())) => {}
-        _ => discard(rest.link),
+        _ => discard(&rest.link),
     }
 }
 
 /// Rolls back without anybody waiting for it. A statement that still runs is asked to stop first.
-fn roll_back_later(rest: Rest) {
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return discard(rest.link) };
+fn roll_back_later(rest: Rest, server: Arc<Server>) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return discard(&rest.link) };
     runtime.spawn(async move {
         if let (true, Link::Pooled(connection)) = (rest.outstanding > 0, &rest.link) {
-            Server::cancel(connection.cancel_token()).await;
+            server.cancel(connection.cancel_token()).await;
         }
-        roll_back_now(Rest { outstanding: 0, ..rest }).await;
+        roll_back_now(rest).await;
     });
 }
 
 /// Throws the connection away instead of giving it back to the pool: the server then rolls back by itself.
-fn discard(link: Link) {
-    if let Link::Pooled(connection) = link
-        && let Ok(connection) = Arc::try_unwrap(connection)
-    {
-        drop(Object::take(connection));
+fn discard(link: &Link) {
+    if let Link::Pooled(connection) = link {
+        connection.spoil();
     }
 }

@@ -1,21 +1,37 @@
 //! The pool, and what a server must offer.
 
-use super::failure;
+use super::{failure, tls};
 use crate::{Error, Options, Result};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use std::time::Duration;
+use tokio_postgres::config::Host;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// The oldest server that is tested.
 const OLDEST: u32 = 15;
 /// How long a half-open connection may look alive: a lost server must be noticed well before a lease runs out.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// A connection that its owner drives.
+pub(super) type Line = tokio_postgres::Connection<
+    tokio_postgres::Socket,
+    <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket>>::Stream,
+>;
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => ["localhost", "127.0.0.1", "::1"].contains(&name.as_str()),
+        Host::Unix(_) => true,
+    }
+}
+
 /// How to reach a server.
 #[derive(Clone)]
 pub(super) struct Server {
     config: Config,
+    tls: MakeRustlsConnect,
 }
 
 impl Server {
@@ -24,7 +40,8 @@ impl Server {
             url: crate::Location::Postgres(url.to_owned()).to_string(),
             reason,
         };
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+        let wanted = tls::read(url).map_err(bad)?;
+        let mut config: Config = wanted.url.parse().map_err(|error: tokio_postgres::Error| {
             bad(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -33,12 +50,10 @@ impl Server {
         if config.get_dbname().is_none_or(str::is_empty) {
             return Err(bad("names no database; write postgres://user@host/database".to_owned()));
         }
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(bad(
-                "asks for TLS, which this build does not offer yet; use a local TLS proxy".to_owned()
-            ));
+        config.ssl_mode(if wanted.is_required { SslMode::Require } else { SslMode::Disable });
+        if !wanted.is_required && !config.get_hosts().iter().all(is_local) {
+            tracing::warn!("the connection to the database is not encrypted; add sslmode=require to its URL");
         }
-        config.ssl_mode(SslMode::Disable);
         if config.get_application_name().is_none() {
             config.application_name("mainstay");
         }
@@ -46,12 +61,12 @@ impl Server {
             config.connect_timeout(options.busy_timeout);
         }
         config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
-        Ok(Self { config })
+        Ok(Self { config, tls: tls::connector(&wanted)? })
     }
 
     pub(super) fn pool(&self, options: &Options) -> Result<Pool> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(self.config.clone(), NoTls, manager);
+        let manager = Manager::from_config(self.config.clone(), self.tls.clone(), manager);
         let builder = Pool::builder(manager)
             .max_size(options.connections)
             .runtime(deadpool_postgres::Runtime::Tokio1)
@@ -63,19 +78,14 @@ impl Server {
     }
 
     /// A connection beside the pool; whoever asks drives the second part.
-    pub(super) async fn connect(
-        &self,
-    ) -> std::result::Result<
-        (Client, tokio_postgres::Connection<tokio_postgres::Socket, tokio_postgres::tls::NoTlsStream>),
-        tokio_postgres::Error,
-    > {
-        self.config.connect(NoTls).await
+    pub(super) async fn connect(&self) -> std::result::Result<(Client, Line), tokio_postgres::Error> {
+        self.config.connect(self.tls.clone()).await
     }
 
     /// Asks a running statement to stop.
-    pub(super) async fn cancel(token: tokio_postgres::CancelToken) {
+    pub(super) async fn cancel(&self, token: tokio_postgres::CancelToken) {
         // If the request does not arrive, the connection is discarded all the same.
-        drop(token.cancel_query(NoTls).await);
+        drop(token.cancel_query(self.tls.clone()).await);
     }
 
     /// Connects once, so that what is wrong with the URL or the server is said when the store is opened.

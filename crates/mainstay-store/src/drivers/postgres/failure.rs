@@ -37,7 +37,11 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error) -> Error {
         Some(said) if said.code().code().starts_with("28") => Error::Denied(said.message().to_owned()),
         Some(said) if *said.code() == SqlState::INVALID_CATALOG_NAME => open(said.message().to_owned()),
         Some(_) => of(error),
-        None => Error::Unavailable(causes(error)),
+        None => match causes(error) {
+            // Somebody answers, but is not who they should be, or cannot do TLS: waiting will not mend that.
+            reason if reason.contains("TLS") => open(reason),
+            reason => Error::Unavailable(reason),
+        },
     }
 }
 

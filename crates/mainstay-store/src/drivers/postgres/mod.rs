@@ -1,6 +1,7 @@
 //! PostgreSQL, for many nodes on one database.
 //!
 //! - `connect`: the pool, and what a server must offer
+//! - `tls`: how the line is protected
 //! - `transaction`: a transaction as the author's `Tx` sees it
 //! - `attempt`: runs a closure in a transaction, and ends it one way or the other
 //! - `lend`: runs a closure in a transaction that belongs to someone else
@@ -12,6 +13,7 @@ mod connect;
 mod failure;
 mod lend;
 mod notifier;
+mod tls;
 mod transaction;
 mod value;
 
@@ -41,6 +43,7 @@ const MAX_CONFLICTS: u32 = 10;
 /// A PostgreSQL database, connected.
 pub(crate) struct Driver {
     pool: Pool,
+    server: Arc<Server>,
     gate: Gate,
     notifier: Notifier,
     statements: Arc<Statements>,
@@ -64,6 +67,7 @@ impl Driver {
         Ok(Self {
             notifier: Notifier::start(&server, hub.clone(), figures.clone(), options.random.clone()),
             pool,
+            server: Arc::new(server),
             gate: Gate::new(options.queue_limit, options.busy_timeout),
             statements: Arc::default(),
             figures: figures.clone(),

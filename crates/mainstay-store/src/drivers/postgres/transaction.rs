@@ -7,6 +7,8 @@ use crate::sql::{Cache, Statement};
 use crate::{Error, Result, Row, Topic, Value};
 use deadpool_postgres::Object;
 use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_postgres::types::ToSql;
 
@@ -42,8 +44,41 @@ struct State {
 /// The connection a transaction runs on.
 #[derive(Clone)]
 pub(super) enum Link {
-    Pooled(Arc<Object>),
+    Pooled(Arc<Lease>),
     Borrowed(Borrowed),
+}
+
+/// A connection on loan from the pool. Whoever drops it last gives it back, unless it was spoilt.
+pub(super) struct Lease {
+    connection: Option<Object>,
+    is_spoilt: AtomicBool,
+}
+
+impl Lease {
+    pub(super) fn new(connection: Object) -> Self {
+        Self { connection: Some(connection), is_spoilt: AtomicBool::new(false) }
+    }
+
+    /// The connection is in no state for anybody else.
+    pub(super) fn spoil(&self) {
+        self.is_spoilt.store(true, Ordering::Release);
+    }
+}
+
+impl Deref for Lease {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        self.connection.as_ref().expect("it is taken out only by drop")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let (true, Some(connection)) = (self.is_spoilt.load(Ordering::Acquire), self.connection.take()) {
+            drop(Object::take(connection));
+        }
+    }
 }
 
 /// Why a transaction can no longer commit.
