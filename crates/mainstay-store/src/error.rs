@@ -302,7 +302,7 @@ codes! {
         "Write sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE.";
     OPEN_FAILED "STORE_OPEN_FAILED" 500 false
         "The database file or server cannot be opened."
-        "Check that the folder exists and is writable, or that the host, port and database name are right.";
+        "For a file: check that its folder exists and is writable. For a server: check host, port, database name and certificate.";
     NOT_A_DATABASE "STORE_NOT_A_DATABASE" 500 false
         "The file exists but is not a SQLite database. It was left untouched."
         "Point the store at another file, or move this one away.";

@@ -39,12 +39,17 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
 mod tests {
     use super::*;
 
+    async fn waiting() -> Result<()> {
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
     #[tokio::test]
     async fn lets_pass_what_is_ready_and_refuses_what_waits_for_others() {
         assert_eq!(guarded(|| async { Ok(1) }, || false).await.unwrap(), 1);
-        let waits = guarded(|| async { Ok(tokio::task::yield_now().await) }, || false).await;
+        let waits = guarded(waiting, || false).await;
         assert_eq!(waits.unwrap_err().code(), "STORE_FOREIGN_AWAIT");
-        let busy = guarded(|| async { Ok(tokio::task::yield_now().await) }, || true).await;
+        let busy = guarded(waiting, || true).await;
         assert!(busy.is_ok());
     }
 

@@ -31,7 +31,6 @@
 #[cfg(not(any(feature = "sqlite", feature = "postgres")))]
 compile_error!("mainstay-store needs at least one of its drivers: enable feature `sqlite` or `postgres`");
 
-mod claim;
 mod drivers;
 mod error;
 mod figures;
@@ -52,7 +51,7 @@ pub use drivers::postgres::Lent;
 pub use error::{CODES, Constraint, Error, Result};
 pub use figures::Figures;
 pub use location::Location;
-pub use options::{Durability, Isolation, Options};
+pub use options::{Durability, Isolation, Options, defaults};
 pub use store::Store;
 pub use tx::Tx;
 pub use value::{ColumnIndex, FromValue, Row, Value};

@@ -35,7 +35,11 @@ impl Location {
                 path if path.starts_with(':') => Err(bad("is neither a file nor sqlite::memory:")),
                 path => Ok(Self::File(path.into())),
             },
-            "postgres" | "postgresql" if rest.starts_with("//") => Ok(Self::Postgres(url.to_owned())),
+            "postgres" | "postgresql" if rest.starts_with("//") => {
+                #[cfg(feature = "postgres")]
+                crate::drivers::postgres::check_url(url)?;
+                Ok(Self::Postgres(url.to_owned()))
+            }
             "postgres" | "postgresql" => {
                 Err(bad("must continue with //, as in postgres://user@host/database"))
             }
@@ -106,6 +110,9 @@ mod tests {
             ("sqlite::memory", "is neither a file nor sqlite::memory:"),
             ("sqlite:a.db?mode=ro", "has options after '?'"),
             (" sqlite:a.db", "white space"),
+            ("postgres://h", "names no database"),
+            ("postgres://h:port/d", "invalid"),
+            ("postgres://h/d?sslmode=maybe", "sslmode=maybe"),
         ] {
             let error = Location::parse(url).unwrap_err();
             assert_eq!(error.code(), "STORE_URL_INVALID");

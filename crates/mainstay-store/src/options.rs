@@ -10,6 +10,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What [`Options::new`] begins with.
+pub mod defaults {
+    /// See [`Options::busy_timeout`](super::Options::busy_timeout).
+    pub const BUSY_TIMEOUT_MS: u64 = 5_000;
+    /// See [`Options::transaction_timeout`](super::Options::transaction_timeout).
+    pub const TRANSACTION_TIMEOUT_MS: u64 = 10_000;
+    /// See [`Options::read_timeout`](super::Options::read_timeout).
+    pub const READ_TIMEOUT_MS: u64 = 60_000;
+    /// See [`Options::queue_limit`](super::Options::queue_limit).
+    pub const QUEUE_LIMIT: usize = 1_024;
+    /// See [`Options::readers`](super::Options::readers).
+    pub const READERS: usize = 4;
+    /// See [`Options::connections`](super::Options::connections).
+    pub const CONNECTIONS: usize = 16;
+    /// See [`Options::wal_limit_bytes`](super::Options::wal_limit_bytes).
+    pub const WAL_LIMIT_BYTES: u64 = 1 << 30;
+}
+
 /// What a commit waits for on SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
@@ -33,6 +51,10 @@ pub enum Isolation {
 
 /// Settings of a store. Every one has a default that is right for most.
 #[derive(Clone)]
+#[cfg_attr(
+    not(all(feature = "sqlite", feature = "postgres")),
+    allow(dead_code, reason = "some settings are for a driver that this build does without")
+)]
 pub struct Options {
     pub(crate) url: String,
     pub(crate) busy_timeout: Duration,
@@ -55,13 +77,13 @@ impl Options {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
-            busy_timeout: Duration::from_secs(5),
-            transaction_timeout: Duration::from_secs(10),
-            read_timeout: Duration::from_secs(60),
-            queue_limit: 1_024,
-            readers: 4,
-            connections: 16,
-            wal_limit_bytes: 1 << 30,
+            busy_timeout: Duration::from_millis(defaults::BUSY_TIMEOUT_MS),
+            transaction_timeout: Duration::from_millis(defaults::TRANSACTION_TIMEOUT_MS),
+            read_timeout: Duration::from_millis(defaults::READ_TIMEOUT_MS),
+            queue_limit: defaults::QUEUE_LIMIT,
+            readers: defaults::READERS,
+            connections: defaults::CONNECTIONS,
+            wal_limit_bytes: defaults::WAL_LIMIT_BYTES,
             durability: Durability::default(),
             migrate: true,
             components: Vec::new(),

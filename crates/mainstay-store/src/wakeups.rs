@@ -64,6 +64,7 @@ impl Hub {
     }
 
     /// Wakes everyone, because something may have been missed.
+    #[cfg(any(feature = "postgres", test))]
     pub(crate) fn wake_all(&self) {
         let senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for sender in senders.values() {

@@ -3,7 +3,7 @@
 use super::Config;
 use super::setting::Kind::{self, Integer};
 use super::setting::{Section, Setting, Value};
-use mainstay::store::Options;
+use mainstay::store::{Options, defaults};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -40,42 +40,46 @@ pub static URL: Setting = Setting {
 static BUSY_TIMEOUT_MS: Setting = setting(
     "busyTimeoutMs",
     TIMEOUT,
-    Value::Integer(5_000),
+    Value::Integer(defaults::BUSY_TIMEOUT_MS as i64),
     "How long a call waits for its turn, or for the database to come back, before it ends with `STORE_BUSY` or \
      `STORE_UNAVAILABLE`.",
 );
 static TRANSACTION_TIMEOUT_MS: Setting = setting(
     "transactionTimeoutMs",
     TIMEOUT,
-    Value::Integer(10_000),
+    Value::Integer(defaults::TRANSACTION_TIMEOUT_MS as i64),
     "How long one transaction may run before it is rolled back.",
 );
-static READ_TIMEOUT_MS: Setting =
-    setting("readTimeoutMs", TIMEOUT, Value::Integer(60_000), "How long one read may run.");
+static READ_TIMEOUT_MS: Setting = setting(
+    "readTimeoutMs",
+    TIMEOUT,
+    Value::Integer(defaults::READ_TIMEOUT_MS as i64),
+    "How long one read may run.",
+);
 static QUEUE_LIMIT: Setting = setting(
     "queueLimit",
     Integer { least: 1, most: Some(1_000_000) },
-    Value::Integer(1_024),
+    Value::Integer(defaults::QUEUE_LIMIT as i64),
     "How many transactions may wait at once. Further ones wait outside, and end with `STORE_BUSY` when \
      `busyTimeoutMs` is over.",
 );
 static READERS: Setting = setting(
     "readers",
     Integer { least: 1, most: Some(64) },
-    Value::Integer(4),
+    Value::Integer(defaults::READERS as i64),
     "How many reads run at once on SQLite.",
 );
 static CONNECTIONS: Setting = setting(
     "connections",
     Integer { least: 1, most: Some(1_000) },
-    Value::Integer(16),
+    Value::Integer(defaults::CONNECTIONS as i64),
     "How many connections the pool keeps on PostgreSQL, besides one for wake-ups.",
 );
 static WAL_LIMIT_BYTES: Setting = setting(
     "walLimitBytes",
     // A checkpoint every few thousand pages is normal operation; below that every long read would be ended.
     Integer { least: 16 << 20, most: None },
-    Value::Integer(1 << 30),
+    Value::Integer(defaults::WAL_LIMIT_BYTES as i64),
     "How large the write-ahead log of SQLite may grow before the reads that keep it alive are ended.",
 );
 static MIGRATE: Setting = setting(

@@ -147,7 +147,7 @@ fn a_member_that_failed_because_of_a_neighbour_is_asked_again_when_the_neighbour
             }),
         );
         wait_for_queue(&store, 2).await;
-        hold.send(()).unwrap();
+        drop(hold);
         others.await.unwrap().unwrap();
         assert_eq!(first.await.unwrap().unwrap_err().code(), "STORE_CONSTRAINT");
         second.await.unwrap().expect("its neighbour was never committed");
@@ -170,7 +170,7 @@ fn a_caller_that_gave_up_waiting_is_not_run() {
         assert!(dropped.await.unwrap_err().is_cancelled());
         let busy = spawn(&store, insert).await.unwrap().unwrap_err();
         assert_eq!(busy.code(), "STORE_BUSY");
-        hold.send(()).unwrap();
+        drop(hold);
         holder.await.unwrap().unwrap();
         assert_eq!(ids(&store).await, [] as [i64; 0], "whoever was told that nothing was done must be right");
     });
@@ -197,7 +197,7 @@ async fn ids(store: &Store) -> Vec<i64> {
 
 type Running<T> = tokio::task::JoinHandle<Result<T>>;
 
-/// Occupies the writer until the sender is used, so that everyone after it waits for the same commit.
+/// Occupies the writer until the sender is dropped, so that everyone after it waits for the same commit.
 async fn hold_writer(store: &Store) -> (Sender<()>, Running<()>) {
     let (release, released) = channel();
     let (held, mut is_held) = tokio::sync::mpsc::unbounded_channel();
@@ -206,8 +206,8 @@ async fn hold_writer(store: &Store) -> (Sender<()>, Running<()>) {
     let holder = tokio::spawn(async move {
         store
             .transact_with((context, held), async |_tx, (released, held)| {
-                drop(held.send(()));
-                drop(released.lock().unwrap().recv());
+                let _ = held.send(());
+                let _ = released.lock().unwrap().recv();
                 Ok(())
             })
             .await
@@ -243,7 +243,7 @@ async fn in_one_group(store: &Store, work: Mischief) -> Vec<Result<()>> {
         }));
         wait_for_queue(store, id + 1).await;
     }
-    hold.send(()).unwrap();
+    drop(hold);
     holder.await.unwrap().unwrap();
     let mut outcomes = Vec::new();
     for member in members {

@@ -57,7 +57,7 @@ fn a_read_that_keeps_the_log_alive_is_ended_at_the_limit() {
             async move {
                 let long = async |tx: Tx, begun: tokio::sync::mpsc::UnboundedSender<()>| {
                     tx.query_one("SELECT count(*) FROM notes", &[]).await?;
-                    drop(begun.send(()));
+                    let _ = begun.send(());
                     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
                         WHERE i < 20000000000) SELECT count(*) FROM n";
                     tx.query_one(endless, &[]).await

@@ -1,7 +1,7 @@
 //! The pool, and what a server must offer.
 
 use super::{failure, tls};
-use crate::{Error, Options, Result};
+use crate::{Error, Location, Options, Result};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use std::time::Duration;
 use tokio_postgres::config::Host;
@@ -32,24 +32,28 @@ fn is_local(host: &Host) -> bool {
 pub(super) struct Server {
     config: Config,
     tls: MakeRustlsConnect,
+    name: String,
+}
+
+/// Reads a URL, without connecting to anything.
+pub(super) fn read(url: &str) -> Result<(Config, tls::Wanted)> {
+    let bad = |reason: String| Error::Url { url: Location::Postgres(url.to_owned()).to_string(), reason };
+    let wanted = tls::read(url).map_err(bad)?;
+    let config: Config = wanted.url.parse().map_err(|error: tokio_postgres::Error| {
+        bad(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
+    })?;
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        return Err(bad("names no host".to_owned()));
+    }
+    if config.get_dbname().is_none_or(str::is_empty) {
+        return Err(bad("names no database; write postgres://user@host/database".to_owned()));
+    }
+    Ok((config, wanted))
 }
 
 impl Server {
     pub(super) fn new(url: &str, options: &Options) -> Result<Self> {
-        let bad = |reason: String| Error::Url {
-            url: crate::Location::Postgres(url.to_owned()).to_string(),
-            reason,
-        };
-        let wanted = tls::read(url).map_err(bad)?;
-        let mut config: Config = wanted.url.parse().map_err(|error: tokio_postgres::Error| {
-            bad(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
-        })?;
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(bad("names no host".to_owned()));
-        }
-        if config.get_dbname().is_none_or(str::is_empty) {
-            return Err(bad("names no database; write postgres://user@host/database".to_owned()));
-        }
+        let (mut config, wanted) = read(url)?;
         config.ssl_mode(if wanted.is_required { SslMode::Require } else { SslMode::Disable });
         if !wanted.is_required && !config.get_hosts().iter().all(is_local) {
             tracing::warn!("the connection to the database is not encrypted; add sslmode=require to its URL");
@@ -61,7 +65,13 @@ impl Server {
             config.connect_timeout(options.busy_timeout);
         }
         config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
-        Ok(Self { config, tls: tls::connector(&wanted)? })
+        let name = Location::Postgres(wanted.url.clone()).to_string();
+        Ok(Self { config, tls: tls::connector(&wanted)?, name })
+    }
+
+    /// Where it is, for messages.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn pool(&self, options: &Options) -> Result<Pool> {
@@ -91,8 +101,8 @@ impl Server {
     /// Connects once, so that what is wrong with the URL or the server is said when the store is opened.
     pub(super) async fn check(&self, pool: &Pool) -> Result<()> {
         let connection = pool.get().await.map_err(|error| match error {
-            deadpool_postgres::PoolError::Backend(error) => failure::of_connecting(&error),
-            other => Error::Unavailable(other.to_string()),
+            deadpool_postgres::PoolError::Backend(error) => failure::of_connecting(&error, self.name()),
+            other => Error::Unavailable(format!("{}: {other}", self.name())),
         })?;
         let row = connection
             .query_one("SHOW server_version_num", &[])

@@ -31,16 +31,18 @@ pub(super) fn of(error: &tokio_postgres::Error) -> Error {
 }
 
 /// The failure to connect.
-pub(super) fn of_connecting(error: &tokio_postgres::Error) -> Error {
-    let open = |reason: String| Error::Open { what: "the PostgreSQL server".to_owned(), reason };
+pub(super) fn of_connecting(error: &tokio_postgres::Error, server: &str) -> Error {
+    let open = |reason: String| Error::Open { what: server.to_owned(), reason };
     match error.as_db_error() {
-        Some(said) if said.code().code().starts_with("28") => Error::Denied(said.message().to_owned()),
+        Some(said) if said.code().code().starts_with("28") => {
+            Error::Denied(format!("{} ({server})", said.message()))
+        }
         Some(said) if *said.code() == SqlState::INVALID_CATALOG_NAME => open(said.message().to_owned()),
         Some(_) => of(error),
         None => match causes(error) {
             // Somebody answers, but is not who they should be, or cannot do TLS: waiting will not mend that.
             reason if reason.contains("TLS") => open(reason),
-            reason => Error::Unavailable(reason),
+            reason => Error::Unavailable(format!("{server}: {reason}")),
         },
     }
 }

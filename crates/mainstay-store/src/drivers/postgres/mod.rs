@@ -37,6 +37,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use transaction::Statements;
 
+/// Whether a URL can be understood.
+pub(crate) fn check_url(url: &str) -> Result<()> {
+    connect::read(url).map(drop)
+}
+
 /// How often a transaction is run again after losing against others, before the caller hears of it.
 const MAX_CONFLICTS: u32 = 10;
 
@@ -144,13 +149,13 @@ impl Driver {
         use deadpool_postgres::{PoolError, TimeoutType};
         match tokio::time::timeout_at(deadline, self.pool.get()).await {
             Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(PoolError::Backend(error))) => Err(failure::of_connecting(&error)),
+            Ok(Err(PoolError::Backend(error))) => Err(failure::of_connecting(&error, self.server.name())),
             Ok(Err(PoolError::Closed)) => Err(Error::Closed),
             Ok(Err(PoolError::Timeout(TimeoutType::Wait))) | Err(_) if self.is_exhausted() => {
                 Err(self.gate.busy("every connection is in use"))
             }
-            Ok(Err(error)) => Err(Error::Unavailable(error.to_string())),
-            Err(_elapsed) => Err(Error::Unavailable("the server does not answer".to_owned())),
+            Ok(Err(error)) => Err(Error::Unavailable(format!("{}: {error}", self.server.name()))),
+            Err(_elapsed) => Err(Error::Unavailable(format!("{} does not answer", self.server.name()))),
         }
     }
 

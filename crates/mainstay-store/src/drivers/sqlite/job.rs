@@ -1,7 +1,7 @@
 //! An author's closure on its way through a queue.
 
+use super::claim::Claim;
 use super::connection::Session;
-use crate::claim::Claim;
 use crate::figures::Figures;
 use crate::guarded::guarded;
 use crate::tx::Link;

@@ -2,6 +2,7 @@
 //!
 //! - `connection`: a database connection and what an author's statements may do on it
 //! - `job`: an author's closure on its way through a queue
+//! - `claim`: who decides the fate of a job that waits
 //! - `queue`: where jobs wait
 //! - `writer`: runs jobs in groups, one commit for all of them
 //! - `readers`: runs reads beside the writer
@@ -10,6 +11,7 @@
 //! - `failure`: what SQLite's error codes mean
 
 mod checkpointer;
+mod claim;
 mod connection;
 mod failure;
 mod job;
@@ -21,11 +23,11 @@ mod writer;
 
 pub(crate) use connection::Handle;
 
-use crate::claim::{AbandonOnDrop, Claim};
 use crate::figures::Figures;
 use crate::gate::Gate;
 use crate::wakeups::Hub;
 use crate::{Error, Options, Result, Tx};
+use claim::{AbandonOnDrop, Claim};
 use job::{Attempt, Mode, Queued};
 use queue::Queue;
 use std::future::Future;

@@ -14,16 +14,16 @@ const ABANDONED: u8 = 2;
 
 /// The state of one queued call, shared by both sides.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Claim(Arc<AtomicU8>);
+pub(super) struct Claim(Arc<AtomicU8>);
 
 impl Claim {
     /// Takes the call for running; false when its caller is gone.
-    pub(crate) fn claim(&self) -> bool {
+    pub(super) fn claim(&self) -> bool {
         self.leave_waiting_for(RUNNING)
     }
 
     /// Gives the call up; false when it is too late.
-    pub(crate) fn abandon(&self) -> bool {
+    pub(super) fn abandon(&self) -> bool {
         self.leave_waiting_for(ABANDONED)
     }
 
@@ -34,7 +34,7 @@ impl Claim {
 
 /// Abandons the call when the caller's future is dropped.
 #[derive(Debug)]
-pub(crate) struct AbandonOnDrop(pub(crate) Claim);
+pub(super) struct AbandonOnDrop(pub(super) Claim);
 
 impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
