@@ -34,3 +34,18 @@ pub use mainstay_store as store;
 pub mod prelude {
     pub use mainstay_store::{Error, Options, Result, Store, Tx, Value, params};
 }
+
+/// The examples of the documents are compiled, and those that need no server are run.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../CONTRIBUTING.md")]
+    mod contributing {}
+    #[doc = include_str!("../../../docs/concepts/transactions.md")]
+    mod transactions {}
+    #[doc = include_str!("../../../docs/concepts/sql.md")]
+    mod sql {}
+    #[doc = include_str!("../../../docs/operations/store.md")]
+    mod store {}
+}
