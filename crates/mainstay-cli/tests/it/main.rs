@@ -5,6 +5,7 @@ mod bad_input;
 mod bench;
 mod config;
 mod demo;
+mod documents;
 mod migrate;
 mod program;
 mod reference;
