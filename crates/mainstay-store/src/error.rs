@@ -308,7 +308,7 @@ codes! {
         "Point the store at another file, or move this one away.";
     OWNED "STORE_OWNED" 500 false
         "Another process owns the SQLite file. A file has one owning process, so that commits can be shared and wake-ups stay in memory."
-        "Stop the other process, talk to it through its HTTP API, or use PostgreSQL to run several.";
+        "Stop the other process, or use PostgreSQL to run several.";
     DENIED "STORE_PERMISSION_DENIED" 500 false
         "The database user lacks a right that Mainstay needs, or its password is wrong."
         "Grant CONNECT and CREATE on the database (GRANT CREATE ON SCHEMA public TO …), or correct the password.";

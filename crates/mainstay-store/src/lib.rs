@@ -5,7 +5,7 @@
 //!
 //! # async fn example() -> mainstay_store::Result<()> {
 //! let store = Store::open("sqlite::memory:").await?;
-//! store.transact(async |tx| tx.execute("CREATE TABLE notes (id BIGINT PRIMARY KEY, text TEXT)", &[]).await).await?;
+//! store.transact(async |tx| tx.execute("CREATE TABLE notes (id BIGINT NOT NULL PRIMARY KEY, text TEXT)", &[]).await).await?;
 //! let text = "remember".to_owned();
 //! store
 //!     .transact_with(text, async |tx, text| {

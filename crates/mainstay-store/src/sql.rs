@@ -62,6 +62,9 @@ impl Statement {
         if text.len() > MAX_STATEMENT_BYTES {
             return Err(refused(format!("{} bytes, at most {MAX_STATEMENT_BYTES}", text.len())));
         }
+        if text.contains('\0') {
+            return Err(refused("it has a NUL character"));
+        }
         let mut scan = Scan::new(text);
         scan.run()?;
         let first = scan.words.first().map(String::as_str);
@@ -70,12 +73,15 @@ impl Statement {
             Some(word) if REFUSED.contains(&word) => {
                 Err(refused(format!("{word} is the store's business, not a transaction's")))
             }
+            Some("CREATE") if scan.words.get(1).is_some_and(|word| word == "TEMP" || word == "TEMPORARY") => {
+                Err(refused("a temporary table belongs to a connection, and connections are shared"))
+            }
             Some(_) if scan.statements > 1 && !scan.is_trigger() => {
                 Err(refused("more than one statement; send them one at a time"))
             }
-            Some(word) => Ok(Self {
+            Some(_) => Ok(Self {
                 text: text.to_owned(),
-                changes_rows: ["INSERT", "UPDATE", "DELETE", "REPLACE", "WITH"].contains(&word),
+                changes_rows: scan.changes_rows.unwrap_or(false),
                 parameters: scan.parameters,
                 sqlite_text: scan.rewritten,
             }),
@@ -127,6 +133,9 @@ struct Scan<'a> {
     words: Vec<String>,
     statements: u32,
     between_statements: bool,
+    depth: u32,
+    /// Whether the verb of the statement, outside of all parentheses, is one that changes rows.
+    changes_rows: Option<bool>,
 }
 
 impl<'a> Scan<'a> {
@@ -140,6 +149,8 @@ impl<'a> Scan<'a> {
             words: Vec::new(),
             statements: 0,
             between_statements: true,
+            depth: 0,
+            changes_rows: None,
         }
     }
 
@@ -175,14 +186,31 @@ impl<'a> Scan<'a> {
             return self.dollar();
         } else if is_word_start(next) || next.is_ascii_digit() {
             let length = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
-            if self.words.len() < 4 {
-                self.words.push(rest[..length].to_uppercase());
-            }
+            self.word(&rest[..length]);
             self.keep(length);
         } else {
+            match next {
+                '(' => self.depth += 1,
+                ')' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
             self.keep(next.len_utf8());
         }
         Ok(())
+    }
+
+    fn word(&mut self, word: &str) {
+        let word = word.to_uppercase();
+        if self.depth == 0 && self.changes_rows.is_none() {
+            self.changes_rows = match word.as_str() {
+                "INSERT" | "UPDATE" | "DELETE" | "REPLACE" => Some(true),
+                "SELECT" | "VALUES" | "CREATE" | "ALTER" | "DROP" | "EXPLAIN" => Some(false),
+                _ => None,
+            };
+        }
+        if self.words.len() < 4 {
+            self.words.push(word);
+        }
     }
 
     /// `$1` is a parameter; `$$…$$` and `$tag$…$tag$` are PostgreSQL's literals.
@@ -289,6 +317,9 @@ mod tests {
             "NOTIFY x",
             "SELECT 1; SELECT 2",
             "SELECT 1; COMMIT",
+            "CREATE TEMP TABLE t (id BIGINT)",
+            "create temporary table t (id BIGINT)",
+            "SELECT '\0'",
             "",
             "  ;  ",
             "-- nothing",
@@ -313,6 +344,21 @@ mod tests {
         assert!(Statement::parse("SELECT $99999999999999999999").is_err());
         let nul = Statement::parse("SELECT $1").unwrap().check(&[Value::Text("a\0b".into())]).unwrap_err();
         assert_eq!(nul.to_string(), "parameters: $1 is text with a NUL character");
+    }
+
+    #[test]
+    fn knows_what_changes_rows() {
+        for (text, expected) in [
+            ("INSERT INTO a VALUES (1)", true),
+            ("WITH x AS (SELECT 1) INSERT INTO a SELECT * FROM x", true),
+            ("WITH x AS (SELECT 1) SELECT * FROM x", false),
+            ("WITH x AS (DELETE FROM a RETURNING id) SELECT * FROM x", false),
+            ("UPDATE a SET b = (SELECT 1)", true),
+            ("CREATE TABLE a AS SELECT 1", false),
+            ("EXPLAIN DELETE FROM a", false),
+        ] {
+            assert_eq!(Statement::parse(text).unwrap().changes_rows, expected, "{text}");
+        }
     }
 
     proptest! {

@@ -11,7 +11,7 @@
 //! let store = Store::open("sqlite::memory:").await?;
 //! store
 //!     .transact(async |tx| {
-//!         tx.execute("CREATE TABLE orders (id BIGINT PRIMARY KEY, item TEXT NOT NULL)", &[]).await?;
+//!         tx.execute("CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, item TEXT NOT NULL)", &[]).await?;
 //!         tx.execute("INSERT INTO orders (id, item) VALUES ($1, $2)", params![1, "lamp"]).await
 //!     })
 //!     .await?;

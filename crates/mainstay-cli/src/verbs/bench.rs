@@ -69,17 +69,20 @@ impl StoreBench {
         let config = global.load()?;
         let is_asked = matches!(config.entry(&config::store::URL).place, Some(Place::Flag(_)));
         let io = |source| Error::Io { what: "the current folder".to_owned(), source };
-        let folder = tempfile::Builder::new().prefix(".mainstay-bench-").tempdir_in(".").map_err(io)?;
-        let url = if is_asked {
-            config.text(&config::store::URL).to_owned()
-        } else {
-            format!("sqlite:{}", folder.path().join("bench.db").display())
+        // Removed when dropped; not made at all when a store was asked for.
+        let folder = match is_asked {
+            true => None,
+            false => Some(tempfile::Builder::new().prefix(".mainstay-bench-").tempdir_in(".").map_err(io)?),
+        };
+        let url = match &folder {
+            None => config.text(&config::store::URL).to_owned(),
+            Some(folder) => format!("sqlite:{}", folder.path().join("bench.db").display()),
         };
         let opened = config::store::options_at(&url, &config).open().await?;
         store::prepare(&opened).await?;
         let mut report = Report {
             durability: opened.durability().await?,
-            disk_sync_ms: if is_asked { None } else { Some(sync_ms(folder.path()).map_err(io)?) },
+            disk_sync_ms: folder.as_ref().map(|folder| sync_ms(folder.path())).transpose().map_err(io)?,
             measurements: Vec::new(),
         };
         let mut table = Table::new();

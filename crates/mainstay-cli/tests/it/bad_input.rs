@@ -90,7 +90,7 @@ async fn a_schema_of_a_newer_version() {
     let answer = folder.run("migrate");
     answer.assert_failed(1, "STORE_SCHEMA_NEWER");
     insta::assert_snapshot!(answer.stderr, @"
-        error[STORE_SCHEMA_NEWER]: the schema of store needs a program that knows step 99; this one knows 1
+        error[STORE_SCHEMA_NEWER]: the schema of store needs a program that knows step 99; this one knows 2
         hint: Upgrade this node to the version that ran the migration, or newer. Never delete rows from mainstay_migrations.
         ");
     assert_eq!(std::fs::read(&path).unwrap(), before, "nothing was written");

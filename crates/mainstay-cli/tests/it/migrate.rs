@@ -8,12 +8,12 @@ fn makes_the_store_and_then_has_nothing_to_do() {
     let folder = Folder::new();
     let first = folder.run("migrate");
     assert_eq!(first.code, 0, "{first:?}");
-    assert!(first.stdout.starts_with("COMPONENT  STEP  NAME           APPLIED AT"), "{}", first.stdout);
-    assert!(first.stdout.contains("store      1     tell_the_time  20"), "{}", first.stdout);
+    assert!(first.stdout.starts_with("COMPONENT  STEP  NAME "), "{}", first.stdout);
+    assert!(first.stdout.contains("store      1     tell_the_time "), "{}", first.stdout);
     assert!(first.stdout.ends_with("  applied now\n"), "{}", first.stdout);
     assert!(first.stderr.starts_with("sqlite:mainstay.db: SQLite 3."), "{}", first.stderr);
     assert!(first.stderr.contains("synchronous=FULL"), "{}", first.stderr);
-    assert!(first.stderr.ends_with("1 step applied.\n"), "{}", first.stderr);
+    assert!(first.stderr.ends_with(" steps applied.\n"), "{}", first.stderr);
     assert_eq!(folder.files(), ["mainstay.db"], "the log and the lock are gone after a clean end");
 
     let again = folder.run("migrate");
@@ -36,5 +36,5 @@ fn answers_in_json() {
 fn migrates_also_where_programs_are_told_not_to() {
     let folder = Folder::new();
     folder.write("mainstay.toml", "[store]\nmigrate = false\n");
-    assert_eq!(folder.run("migrate --json").json()["applied"].as_array().unwrap().len(), 1);
+    assert_eq!(folder.run("migrate --json").json()["applied"][0]["name"], "tell_the_time");
 }

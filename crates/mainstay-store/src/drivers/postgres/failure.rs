@@ -6,10 +6,8 @@ use tokio_postgres::error::SqlState;
 /// The failure of a statement or of a connection in use.
 pub(super) fn of(error: &tokio_postgres::Error) -> Error {
     let Some(said) = error.as_db_error() else { return without_code(error) };
-    let message = match said.detail() {
-        Some(detail) => format!("{} ({detail})", said.message()),
-        None => said.message().to_owned(),
-    };
+    // The detail would quote the row's data, and errors end up in logs.
+    let message = said.message().to_owned();
     let constraint = |kind| Error::Constraint { kind, detail: message.clone() };
     match said.code().code() {
         "23505" | "23P01" => constraint(Constraint::Unique),
@@ -63,12 +61,16 @@ pub(super) fn is_stale(error: &tokio_postgres::Error) -> bool {
 }
 
 fn without_code(error: &tokio_postgres::Error) -> Error {
+    /// How tokio-postgres begins when it is the line that broke.
+    const OUTAGES: [&str; 4] =
+        ["connection closed", "error communicating with the server", "error connecting", "timeout waiting"];
     let causes = causes(error);
-    // Conversion of a parameter happens before anything is sent; everything else without a code is the connection.
-    if causes.contains("serializing parameter") {
+    if error.is_closed() || OUTAGES.iter().any(|outage| causes.starts_with(outage)) {
+        Error::Unavailable(causes)
+    } else if causes.contains("serializing parameter") {
         Error::Parameters(causes)
     } else {
-        Error::Unavailable(causes)
+        Error::Sql(causes)
     }
 }
 

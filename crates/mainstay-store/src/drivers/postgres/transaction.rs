@@ -177,7 +177,10 @@ impl Handle {
         };
         let result = result.await;
         operation.finish(result.as_ref().err());
-        result.map_err(|problem| problem.error)
+        result.map_err(|problem| match problem.error {
+            Error::Sql(reason) => Error::Sql(format!("{reason}: {sql}")),
+            other => other,
+        })
     }
 
     fn start(&self) -> Result<Operation> {
@@ -214,7 +217,10 @@ impl Operation {
     fn finish(&mut self, problem: Option<&Problem>) {
         self.is_finished = true;
         let failed = problem.map(|problem| Failed {
-            reason: problem.error.to_string(),
+            reason: match &problem.error {
+                Error::Unavailable(reason) => reason.clone(),
+                other => other.to_string(),
+            },
             is_conflict: problem.is_conflict,
             is_outage: matches!(problem.error, Error::Unavailable(_)),
             is_stale: problem.is_stale,

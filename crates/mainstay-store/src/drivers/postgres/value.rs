@@ -113,12 +113,14 @@ fn numeric(raw: &[u8]) -> std::result::Result<Value, Box<dyn StdError + Sync + S
             return Ok(Value::Int(value));
         }
     }
-    let scaled = digits
-        .iter()
-        .enumerate()
-        .map(|(place, digit)| f64::from(*digit) * 10_f64.powi(4 * (weight - place as i32)));
-    let magnitude: f64 = scaled.sum();
-    Ok(Value::Real(if *sign == NEGATIVE { -magnitude } else { magnitude }))
+    // Through decimal text, so that the nearest float comes out, as SQLite has it.
+    let places = (digits.len() as i32).max(weight + 1);
+    let mut text = String::from(if *sign == NEGATIVE { "-0" } else { "0" });
+    for place in 0..places {
+        let digit = digits.get(place as usize).copied().unwrap_or(0);
+        text.push_str(&format!("{digit:04}"));
+    }
+    Ok(Value::Real(format!("{text}e{}", 4 * (weight + 1 - places)).parse()?))
 }
 
 /// Takes the rows of a result over.
@@ -161,6 +163,8 @@ mod tests {
             (4, 0x4000, &[922, 3372, 368, 5477, 5808], Value::Int(i64::MIN)),
             (0, 0, &[2, 5000], Value::Real(2.5)),
             (-1, 0x4000, &[2500], Value::Real(-0.25)),
+            (-1, 0, &[3333, 3333, 3333, 3333, 3333], Value::Real(1.0 / 3.0)),
+            (-2, 0, &[25], Value::Real(0.000_000_25)),
         ] {
             assert_eq!(numeric(&encoded(weight, sign, digits)).unwrap(), expected);
         }
