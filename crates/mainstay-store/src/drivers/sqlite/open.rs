@@ -186,7 +186,7 @@ fn connect(path: Option<&Path>, durability: Durability) -> Result<Connection> {
     if db.is_readonly("main").map_err(failed)? {
         return Err(Error::Open { what, reason: "the file is read-only".to_owned() });
     }
-    let mode: String = db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(failed)?;
+    let mode = ask_for_log(&db).map_err(failed)?;
     if path.is_some() && mode != "wal" {
         return Err(Error::Open {
             what,
@@ -203,6 +203,16 @@ fn connect(path: Option<&Path>, durability: Durability) -> Result<Connection> {
     );
     db.execute_batch(&settings).map_err(failed)?;
     Ok(db)
+}
+
+/// Asks for a write-ahead log and returns the journal mode that the database has then.
+///
+/// SQLite answers first and commits the change of the file afterwards, so the statement must be run to its end: a
+/// failure there leaves a rollback journal, whose commits are not safe when the power goes.
+fn ask_for_log(db: &Connection) -> rusqlite::Result<String> {
+    let mut statement = db.prepare("PRAGMA journal_mode = WAL")?;
+    let answers: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    Ok(answers.concat())
 }
 
 fn describe(db: &Connection, path: Option<&Path>) -> Result<String> {
