@@ -66,7 +66,7 @@ impl Drop for Files {
         else {
             return;
         };
-        for suffix in ["", "-wal", "-shm"] {
+        for suffix in ["", "-journal", "-wal", "-shm"] {
             let mut path = database.as_os_str().to_owned();
             path.push(suffix);
             // Whatever was never made cannot be removed; that is fine.
