@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) const FOREIGN_LOCK_PATIENCE_MS: u64 = 1_000;
 
 const HEADER: &[u8; 16] = b"SQLite format 3\0";
+const JOURNAL_HEADER: &[u8; 8] = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
 
 /// The files of a database.
 pub(super) struct Files {
@@ -93,14 +94,28 @@ fn check(path: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(path, &error.to_string())),
     };
-    let mut header = Vec::new();
-    let read = file.by_ref().take(HEADER.len() as u64).read_to_end(&mut header);
-    read.map_err(|error| failed(path, &error.to_string()))?;
-    if header.is_empty() || header == HEADER {
+    let header = beginning(&mut file, HEADER.len()).map_err(|error| failed(path, &error.to_string()))?;
+    if header.is_empty() || header == HEADER || has_journal(path) {
         Ok(())
     } else {
         Err(Error::NotADatabase(path.display().to_string()))
     }
+}
+
+fn beginning(file: &mut File, length: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(length as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a journal tells SQLite how to take back what a power loss left of the first page. It is on the disk
+/// before that page is written, and gone once the page is there.
+fn has_journal(path: &Path) -> bool {
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    File::open(journal)
+        .and_then(|mut file| beginning(&mut file, JOURNAL_HEADER.len()))
+        .is_ok_and(|bytes| bytes == JOURNAL_HEADER)
 }
 
 /// Opens the database and starts its threads.
