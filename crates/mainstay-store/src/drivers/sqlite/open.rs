@@ -12,7 +12,7 @@ use crate::wakeups::Hub;
 use crate::{Durability, Error, Options, Result};
 use rusqlite::{Connection, OpenFlags};
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,6 +44,25 @@ impl Files {
         let is_half_made = AtomicBool::new(!path.exists());
         let owner = Mutex::new(Some(Owner::take(path)?));
         Ok(Self { database: Some(path.to_owned()), is_half_made, owner })
+    }
+
+    /// Makes sure that the files are found under their names, and that the journal which a new database is made
+    /// with is gone: back after a power loss, it would take everything back. SQLite syncs the folder for this too,
+    /// but does not look whether that worked.
+    fn settle(&self) -> Result<()> {
+        let folder = self
+            .database
+            .as_ref()
+            .and_then(|database| database.canonicalize().ok()?.parent().map(File::open));
+        // A folder that may not be read can be synced by nobody.
+        let Some(Ok(folder)) = folder else { return Ok(()) };
+        match folder.sync_all() {
+            // Some file systems know no such thing.
+            Err(error) if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+                Err(Error::Io(format!("the folder cannot be synced: {error}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn in_memory(&self) -> bool {
@@ -91,7 +110,7 @@ fn check(path: &Path) -> Result<()> {
     }
     let mut file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(path, &error.to_string())),
     };
     let header = beginning(&mut file, HEADER.len()).map_err(|error| failed(path, &error.to_string()))?;
@@ -127,6 +146,7 @@ pub(super) fn open(
 ) -> Result<Driver> {
     let files = Files::claim(path)?;
     let mut db = connect(path, options.durability)?;
+    files.settle()?;
     let durability = describe(&db, path)?;
     let wal = Arc::new(WalWatch::new(figures.clone()));
     wal.attach(&mut db).map_err(failure::of)?;
