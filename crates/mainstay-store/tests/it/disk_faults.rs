@@ -375,27 +375,46 @@ fn a_fault_while_the_log_is_copied_is_outlived() {
 #[test]
 fn what_was_said_during_a_fault_is_true_after_a_power_loss() {
     let syncs = undisturbed().syncs;
-    let images = if is_long() { 100 } else { 10 };
     let mut tally = Tally::default();
+    let mut images = 0;
     for times in [1, FAILURES] {
-        for first in (1..=syncs).step_by(if is_long() { 1 } else { 3 }) {
-            let (workspace, fault) = (Workspace::new(), Fault::eio_sync(first).times(times));
+        for fault in (1..=syncs).map(|first| Fault::eio_sync(first).times(times)) {
+            let workspace = Workspace::new();
             let trace = workspace.path("trace");
             let disk = workspace.disk().fault(fault).trace(&trace);
-            let child = workspace.run("child_outlives_a_fault", &disk, 1);
-            tally.add(fault, &child);
-            let trace = trace::read(trace).unwrap();
-            let mut power_loss = PowerLoss::new(&trace, first);
-            for number in 0..images {
-                let into = workspace.path(&format!("image-{number}"));
-                let image = power_loss.image(&into).unwrap();
-                let said = image.acknowledged_lines();
-                if let Err(wrong) = check(&into.join(DATABASE), &said) {
-                    panic!("{fault}, image {number}, after {} operations: {wrong}\n{said:#?}", image.cut);
-                }
-            }
+            tally.add(fault, &workspace.run("child_outlives_a_fault", &disk, 1));
+            images += lose_power(&workspace, &trace::read(trace).unwrap(), fault);
         }
     }
-    println!("EIO at any of {syncs} syncs, {images} power losses after each: {tally:?}");
+    println!("EIO at any of {syncs} syncs and then a power loss: {images} images, {tally:?}");
     assert!(tally.failed > 0 && tally.unknown > 0, "{tally:?}");
+}
+
+/// Compares what the program had said with what is left, when the power goes at some moment and right after each
+/// failure.
+fn lose_power(workspace: &Workspace, trace: &[Operation], fault: Fault) -> usize {
+    let mut power_loss = PowerLoss::new(trace, 42);
+    let is_failure = |operation: &Operation| match operation {
+        Operation::Write { path, bytes, .. } => {
+            path == Path::new("ack") && bytes.starts_with(b"number failed")
+        }
+        _ => false,
+    };
+    let after_failures =
+        (1..).zip(trace).filter(|(_, operation)| is_failure(operation)).map(|(cut, _)| Some(cut));
+    let at_some_moment = std::iter::repeat_n(None, if is_long() { 100 } else { 4 });
+    let cuts: Vec<Option<usize>> = after_failures.chain(at_some_moment).collect();
+    let into = workspace.path("image");
+    for cut in &cuts {
+        let image = match cut {
+            Some(cut) => power_loss.image_at(*cut, &into).unwrap(),
+            None => power_loss.image(&into).unwrap(),
+        };
+        let said = image.acknowledged_lines();
+        if let Err(wrong) = check(&into.join(DATABASE), &said) {
+            panic!("{fault}, the power goes after {} operations: {wrong}\n{said:#?}", image.cut);
+        }
+        std::fs::remove_dir_all(&into).unwrap();
+    }
+    cuts.len()
 }
