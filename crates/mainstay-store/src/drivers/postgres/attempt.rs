@@ -1,6 +1,7 @@
 //! Runs a closure in a transaction of the pool, and ends it one way or the other.
 
 use super::connect::Server;
+use super::pooled::Pooled;
 use super::transaction::{Failed, Handle, Link, Rest};
 use super::{Driver, failure};
 use crate::guarded::guarded;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// How long a connection may take to answer a ROLLBACK before it is thrown away.
 const ROLLBACK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a statement may take to stop before it is asked again: a request that comes before the statement has
+/// begun is not heard.
+const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What a transaction may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +57,7 @@ impl Driver {
         F: Fn(Tx) -> Fut,
         Fut: Future<Output = Result<T>>,
     {
-        let link = Link::Pooled(Arc::new(connection));
+        let link = Link::Pooled(Arc::new(Pooled::new(connection)));
         let handle = Handle::new(link, Some(kind.begin()), self.statements.clone());
         let cleanup = Cleanup(handle.clone());
         let tx = Tx(TxLink::Postgres(handle.clone()));
@@ -90,7 +94,7 @@ impl Driver {
             }
             Ended::Conflict(reason) => Ended::Conflict(reason),
             Ended::Failed(error) => {
-                discard(rest.link);
+                spoil(&rest.link);
                 Ended::Failed(error)
             }
         }
@@ -148,32 +152,49 @@ async fn roll_back_now(rest: Rest) {
     if !rest.has_begun {
         return;
     }
-    if rest.outstanding > 0 {
+    if rest.outstanding > 0 || rest.is_left_running {
         return roll_back_later(rest);
     }
     let Link::Pooled(connection) = &rest.link else { return };
     match tokio::time::timeout(ROLLBACK_PATIENCE, connection.batch_execute("ROLLBACK")).await {
         Ok(Ok(())) => {}
-        _ => discard(rest.link),
+        _ => connection.spoil(),
     }
 }
 
-/// Rolls back without anybody waiting for it. A statement that still runs is asked to stop first.
+/// Rolls back without anybody waiting for it.
 fn roll_back_later(rest: Rest) {
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return discard(rest.link) };
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return spoil(&rest.link) };
     runtime.spawn(async move {
-        if let (true, Link::Pooled(connection)) = (rest.outstanding > 0, &rest.link) {
-            Server::cancel(connection.cancel_token()).await;
+        if rest.outstanding > 0 || rest.is_left_running {
+            stop(&rest.link).await;
+        } else {
+            roll_back_now(rest).await;
         }
-        roll_back_now(Rest { outstanding: 0, ..rest }).await;
     });
 }
 
-/// Throws the connection away instead of giving it back to the pool: the server then rolls back by itself.
-fn discard(link: Link) {
-    if let Link::Pooled(connection) = link
-        && let Ok(connection) = Arc::try_unwrap(connection)
-    {
-        drop(Object::take(connection));
+/// Rolls back while a statement still runs, which is asked to stop.
+async fn stop(link: &Link) {
+    // The request has a connection of its own and may come late: it must not meet the statement of another.
+    spoil(link);
+    let Link::Pooled(connection) = link else { return };
+    let stopping = async {
+        loop {
+            Server::cancel(connection.cancel_token()).await;
+            let rolled_back = tokio::time::timeout(STOP_PATIENCE, connection.batch_execute("ROLLBACK"));
+            // An answer of whatever kind means that the statement has ended.
+            if rolled_back.await.is_ok() {
+                return;
+            }
+        }
+    };
+    // The server rolls back too when it finds the connection closed, but not before the statement has ended.
+    drop(tokio::time::timeout(ROLLBACK_PATIENCE, stopping).await);
+}
+
+fn spoil(link: &Link) {
+    if let Link::Pooled(connection) = link {
+        connection.spoil();
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - `connect`: the pool, and what a server must offer
 //! - `transaction`: a transaction as the author's `Tx` sees it
+//! - `pooled`: a connection on loan
 //! - `attempt`: runs a closure in a transaction, and ends it one way or the other
 //! - `lend`: runs a closure in a transaction that belongs to someone else
 //! - `notifier`: wake-ups between nodes
@@ -12,6 +13,7 @@ mod connect;
 mod failure;
 mod lend;
 mod notifier;
+mod pooled;
 mod transaction;
 mod value;
 

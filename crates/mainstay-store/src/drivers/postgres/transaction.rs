@@ -2,10 +2,10 @@
 
 use super::failure;
 use super::lend::Borrowed;
+use super::pooled::Pooled;
 use super::value::{self, Parameter};
 use crate::sql::{Cache, Statement};
 use crate::{Error, Result, Row, Topic, Value};
-use deadpool_postgres::Object;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_postgres::types::ToSql;
@@ -35,6 +35,7 @@ struct State {
     /// The statement that opens the transaction, until the first operation takes it along.
     begin: Option<&'static str>,
     outstanding: usize,
+    is_left_running: bool,
     failure: Option<Failed>,
     wakes: BTreeSet<Topic>,
 }
@@ -42,7 +43,7 @@ struct State {
 /// The connection a transaction runs on.
 #[derive(Clone)]
 pub(super) enum Link {
-    Pooled(Arc<Object>),
+    Pooled(Arc<Pooled>),
     Borrowed(Borrowed),
 }
 
@@ -63,12 +64,22 @@ pub(super) struct Rest {
     pub(super) has_begun: bool,
     pub(super) failure: Option<Failed>,
     pub(super) wakes: BTreeSet<Topic>,
+    /// Operations that others still wait for.
     pub(super) outstanding: usize,
+    /// The server may be at work on a statement that nobody waits for any more.
+    pub(super) is_left_running: bool,
 }
 
 impl Handle {
     pub(super) fn new(link: Link, begin: Option<&'static str>, statements: Arc<Statements>) -> Self {
-        let state = State { link: Some(link), begin, outstanding: 0, failure: None, wakes: BTreeSet::new() };
+        let state = State {
+            link: Some(link),
+            begin,
+            outstanding: 0,
+            is_left_running: false,
+            failure: None,
+            wakes: BTreeSet::new(),
+        };
         Self(Arc::new(Shared { state: Mutex::new(state), statements }))
     }
 
@@ -86,6 +97,7 @@ impl Handle {
             failure: state.failure.take(),
             wakes: std::mem::take(&mut state.wakes),
             outstanding: state.outstanding,
+            is_left_running: state.is_left_running,
         })
     }
 
@@ -198,6 +210,7 @@ impl Drop for Operation {
         if !self.is_finished {
             let reason = "an operation was dropped before it ended".to_owned();
             self.record(Some(Failed { reason, is_conflict: false, is_outage: false }));
+            self.handle.state().is_left_running = true;
         }
     }
 }
@@ -237,7 +250,7 @@ impl From<tokio_postgres::Error> for Problem {
 
 /// Runs a statement on a pooled connection, where it stays prepared.
 async fn run<P: AsRef<[Value]>>(
-    connection: &Object,
+    connection: &Pooled,
     statement: &Statement,
     rows: &[P],
     wanted: Yield,
