@@ -45,7 +45,8 @@ impl Server {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(options.busy_timeout);
         }
-        config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
+        config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE).keepalives_interval(SILENCE / 5);
+        config.options(server_limits(config.get_options(), options));
         Ok(Self { config })
     }
 
@@ -94,6 +95,18 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// What the server does about a node that falls silent in the middle of a transaction, so that its locks come free.
+/// A node ends its own transactions earlier than this. What the URL asks for goes before.
+fn server_limits(asked: Option<&str>, options: &Options) -> String {
+    // The server takes these as i32, and 0 for never.
+    let ms = |limit: Duration| limit.as_millis().clamp(1, i32::MAX as u128);
+    let idle_ms = ms(options.transaction_timeout);
+    let longest = options.transaction_timeout.max(options.read_timeout);
+    let statement_ms = ms(longest.saturating_add(Duration::from_secs(1)));
+    let asked = asked.unwrap_or_default();
+    format!("-c idle_in_transaction_session_timeout={idle_ms} -c statement_timeout={statement_ms} {asked}")
 }
 
 /// How the server makes commits durable.

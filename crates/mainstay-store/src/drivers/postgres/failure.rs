@@ -20,8 +20,8 @@ pub(super) fn of(error: &tokio_postgres::Error) -> Error {
         "53100" => Error::DiskFull(message),
         "58030" => Error::Io(message),
         "XX001" | "XX002" => Error::Corrupt(message),
-        // Shutting down, starting up, out of connections: the server ends or refuses the session.
-        code if code.starts_with("08") || code.starts_with("57P") || code == "53300" => {
+        // Shutting down, starting up, out of connections, silent for too long: the server ends or refuses the session.
+        code if code.starts_with("08") || code.starts_with("57P") || ["53300", "25P03"].contains(&code) => {
             Error::Unavailable(message)
         }
         code if code.starts_with("23") => constraint(Constraint::Check),
