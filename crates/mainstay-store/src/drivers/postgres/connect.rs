@@ -16,6 +16,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Server {
     config: Config,
+    /// How long an answer may take before the server counts as gone.
+    patience: Duration,
 }
 
 impl Server {
@@ -47,7 +49,7 @@ impl Server {
         }
         config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE).keepalives_interval(SILENCE / 5);
         config.options(server_limits(config.get_options(), options));
-        Ok(Self { config })
+        Ok(Self { config, patience: options.busy_timeout })
     }
 
     pub(super) fn pool(&self, options: &Options) -> Result<Pool> {
@@ -66,11 +68,20 @@ impl Server {
     /// A connection beside the pool; whoever asks drives the second part.
     pub(super) async fn connect(
         &self,
-    ) -> std::result::Result<
-        (Client, tokio_postgres::Connection<tokio_postgres::Socket, tokio_postgres::tls::NoTlsStream>),
-        tokio_postgres::Error,
-    > {
-        self.config.connect(NoTls).await
+    ) -> Result<(Client, tokio_postgres::Connection<tokio_postgres::Socket, tokio_postgres::tls::NoTlsStream>)>
+    {
+        self.answer(self.config.connect(NoTls)).await
+    }
+
+    /// What the server answers, if it does so in time.
+    pub(super) async fn answer<T>(
+        &self,
+        asking: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(self.patience, asking).await {
+            Ok(answer) => answer.map_err(|error| failure::of(&error)),
+            Err(_elapsed) => Err(Error::Unavailable("the server does not answer".to_owned())),
+        }
     }
 
     /// Asks a running statement to stop.
@@ -85,10 +96,7 @@ impl Server {
             deadpool_postgres::PoolError::Backend(error) => failure::of_connecting(&error),
             other => Error::Unavailable(other.to_string()),
         })?;
-        let row = connection
-            .query_one("SHOW server_version_num", &[])
-            .await
-            .map_err(|error| failure::of(&error))?;
+        let row = self.answer(connection.query_one("SHOW server_version_num", &[])).await?;
         let number: u32 = row.get::<_, String>(0).parse().unwrap_or(0);
         if number / 10_000 < OLDEST {
             return Err(Error::ServerTooOld { found: (number / 10_000).to_string(), needed: OLDEST });

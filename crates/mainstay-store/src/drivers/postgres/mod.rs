@@ -162,8 +162,10 @@ impl Driver {
         connect::durability(&connection).await
     }
 
-    pub(crate) fn close(&self) {
-        self.gate.close();
+    /// Finishes what was accepted, its wake-ups included.
+    pub(crate) async fn close(&self) {
+        self.gate.drain().await;
+        self.notifier.flush().await;
         self.pool.close();
     }
 }
