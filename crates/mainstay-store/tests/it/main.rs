@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
 
 mod dialect;
+mod outages;
 mod transactions;
