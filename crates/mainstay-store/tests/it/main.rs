@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
 
 mod dialect;
+mod lend;
+mod opening;
 mod outages;
 mod transactions;
