@@ -1,6 +1,7 @@
 //! Runs a closure in a transaction of the pool, and ends it one way or the other.
 
 use super::connect::Server;
+use super::failure::Cause;
 use super::pooled::Pooled;
 use super::transaction::{Failed, Handle, Link, Rest};
 use super::{Driver, failure};
@@ -100,15 +101,20 @@ impl Driver {
         }
     }
 
-    /// Rolls back after the closure failed. A conflict or an outage that it met may have been told as any error.
+    /// Rolls back after the closure failed. What it met may have been told as any error.
     async fn abandon<T>(&self, handle: &Handle, error: Error) -> Ended<T> {
         let Some(rest) = handle.end() else { return Ended::Failed(error) };
         let failure = rest.failure.clone();
         roll_back_now(rest).await;
         match failure {
-            Some(Failed { reason, is_conflict: true, .. }) => Ended::Conflict(reason),
-            Some(Failed { reason, is_outage: true, .. }) => Ended::Failed(Error::Unavailable(reason)),
-            _ => Ended::Failed(error),
+            Some(Failed { reason, cause: Cause::Conflict }) => Ended::Conflict(reason),
+            Some(Failed { reason, cause: Cause::StalePlan }) => {
+                // Every connection has prepared it; otherwise the next run would meet the same on another.
+                self.pool.manager().statement_caches.clear();
+                Ended::Conflict(reason)
+            }
+            Some(Failed { reason, cause: Cause::Outage }) => Ended::Failed(Error::Unavailable(reason)),
+            Some(Failed { cause: Cause::Other, .. }) | None => Ended::Failed(error),
         }
     }
 

@@ -41,6 +41,36 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error) -> Error {
     }
 }
 
+/// What may be done about a failure, beside telling of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Other transactions were in the way: running it again may succeed.
+    Conflict,
+    /// Another node has changed a table since the statement was prepared: preparing it again helps.
+    StalePlan,
+    /// The connection is gone, and the transaction with it.
+    Outage,
+    /// Nothing.
+    Other,
+}
+
+impl Cause {
+    pub(super) fn of(error: &tokio_postgres::Error) -> Self {
+        match of(error) {
+            _ if is_conflict(error) => Self::Conflict,
+            _ if is_stale_plan(error) => Self::StalePlan,
+            Error::Unavailable(_) => Self::Outage,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The code alone stands for any feature that is not supported, and the message is in the server's language.
+fn is_stale_plan(error: &tokio_postgres::Error) -> bool {
+    let said = error.as_db_error();
+    said.is_some_and(|said| said.code().code() == "0A000" && said.routine() == Some("RevalidateCachedQuery"))
+}
+
 /// Whether running the transaction again may succeed where this run could not.
 pub(super) fn is_conflict(error: &tokio_postgres::Error) -> bool {
     let code = error.code();

@@ -1,6 +1,6 @@
 //! A transaction as the author's `Tx` sees it.
 
-use super::failure;
+use super::failure::{self, Cause};
 use super::lend::Borrowed;
 use super::pooled::Pooled;
 use super::value::{self, Parameter};
@@ -51,10 +51,7 @@ pub(super) enum Link {
 #[derive(Debug, Clone)]
 pub(super) struct Failed {
     pub(super) reason: String,
-    /// The database says that running it again may succeed.
-    pub(super) is_conflict: bool,
-    /// The connection is gone, and the transaction with it.
-    pub(super) is_outage: bool,
+    pub(super) cause: Cause,
 }
 
 /// What is left when a transaction ends.
@@ -188,11 +185,8 @@ struct Operation {
 impl Operation {
     fn finish(&mut self, problem: Option<&Problem>) {
         self.is_finished = true;
-        let failed = problem.map(|problem| Failed {
-            reason: problem.error.to_string(),
-            is_conflict: problem.is_conflict,
-            is_outage: matches!(problem.error, Error::Unavailable(_)),
-        });
+        let failed =
+            problem.map(|problem| Failed { reason: problem.error.to_string(), cause: problem.cause });
         self.record(failed);
     }
 
@@ -209,7 +203,7 @@ impl Drop for Operation {
     fn drop(&mut self) {
         if !self.is_finished {
             let reason = "an operation was dropped before it ended".to_owned();
-            self.record(Some(Failed { reason, is_conflict: false, is_outage: false }));
+            self.record(Some(Failed { reason, cause: Cause::Other }));
             self.handle.state().is_left_running = true;
         }
     }
@@ -233,18 +227,18 @@ pub(super) struct Done {
 #[derive(Debug)]
 pub(super) struct Problem {
     pub(super) error: Error,
-    pub(super) is_conflict: bool,
+    pub(super) cause: Cause,
 }
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        Self { error, is_conflict: false }
+        Self { error, cause: Cause::Other }
     }
 }
 
 impl From<tokio_postgres::Error> for Problem {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self { error: failure::of(&error), is_conflict: failure::is_conflict(&error) }
+        Self { error: failure::of(&error), cause: Cause::of(&error) }
     }
 }
 
