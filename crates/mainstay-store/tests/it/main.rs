@@ -4,6 +4,7 @@
 
 mod dialect;
 mod lend;
+mod migrations;
 mod opening;
 mod outages;
 mod transactions;
