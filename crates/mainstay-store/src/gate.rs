@@ -38,6 +38,15 @@ impl Gate {
         Error::Busy { waited_ms: self.patience.as_millis() as u64, reason: reason.to_owned() }
     }
 
+    /// Waits until everybody who came has left, and lets nobody in any more.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn drain(&self) {
+        let all = u32::try_from(self.limit).unwrap_or(u32::MAX);
+        // It fails when somebody else has closed the gate already, which is as good.
+        drop(self.places.acquire_many(all).await);
+        self.close();
+    }
+
     /// Lets nobody in any more.
     pub(crate) fn close(&self) {
         self.places.close();

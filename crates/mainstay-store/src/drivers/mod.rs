@@ -128,7 +128,7 @@ impl Driver {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(driver) => driver.close().await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(driver) => driver.close(),
+            Self::Postgres(driver) => driver.close().await,
         }
     }
 }

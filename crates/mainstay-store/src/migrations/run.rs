@@ -64,10 +64,16 @@ impl Plan {
                 if !self.migrate {
                     return Err(behind(component, number - 1));
                 }
-                let failed = |source| Error::MigrationFailed {
-                    component: component.name.to_owned(),
-                    step: step.name.to_owned(),
-                    source: Box::new(source),
+                let failed = |source| match source {
+                    // The remedy is another one: rights, not a mended migration.
+                    Error::Denied(reason) => {
+                        Error::Denied(format!("migration {} of {}: {reason}", step.name, component.name))
+                    }
+                    source => Error::MigrationFailed {
+                        component: component.name.to_owned(),
+                        step: step.name.to_owned(),
+                        source: Box::new(source),
+                    },
                 };
                 applied.push(self.apply_step(tx, component, number, step).await.map_err(failed)?);
             }

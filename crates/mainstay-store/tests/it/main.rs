@@ -4,10 +4,14 @@
 
 mod crash;
 mod dialect;
-mod groups;
-mod log_growth;
-mod tls;
 mod disk_faults;
+mod groups;
+mod lend;
+mod log_growth;
+mod migrations;
+mod opening;
+mod outages;
 mod pairs;
 mod power_loss;
+mod tls;
 mod transactions;

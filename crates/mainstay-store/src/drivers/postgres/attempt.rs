@@ -1,7 +1,8 @@
 //! Runs a closure in a transaction of the pool, and ends it one way or the other.
 
-use super::connect::Server;
-use super::transaction::{Failed, Handle, Lease, Link, Rest};
+use super::failure::Cause;
+use super::pooled::Pooled;
+use super::transaction::{Failed, Handle, Link, Rest};
 use super::{Driver, failure};
 use crate::guarded::guarded;
 use crate::tx::Link as TxLink;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// How long a connection may take to answer a ROLLBACK before it is thrown away.
 const ROLLBACK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a statement may take to stop before it is asked again: a request that comes before the statement has
+/// begun is not heard.
+const STOP_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What a transaction may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +57,9 @@ impl Driver {
         F: Fn(Tx) -> Fut,
         Fut: Future<Output = Result<T>>,
     {
-        let link = Link::Pooled(Arc::new(Lease::new(connection)));
+        let link = Link::Pooled(Arc::new(Pooled::new(connection, self.server.clone())));
         let handle = Handle::new(link, Some(kind.begin()), self.statements.clone());
-        let cleanup = Cleanup { handle: handle.clone(), server: self.server.clone() };
+        let cleanup = Cleanup(handle.clone());
         let tx = Tx(TxLink::Postgres(handle.clone()));
         let running = guarded(|| work(tx), || handle.is_busy());
         let Ok(result) = tokio::time::timeout(limit, running).await else {
@@ -71,7 +75,7 @@ impl Driver {
         let ended = match &rest.failure {
             Some(failed) => {
                 let error = Error::TransactionFailed(failed.reason.clone());
-                roll_back_later(rest, self.server.clone());
+                roll_back_later(rest);
                 return Ended::Failed(error);
             }
             // Nothing was written, but there may be someone to wake all the same.
@@ -90,29 +94,26 @@ impl Driver {
             }
             Ended::Conflict(reason) => Ended::Conflict(reason),
             Ended::Failed(error) => {
-                // Nobody knows in what state the connection is.
-                discard(&rest.link);
+                spoil(&rest.link);
                 Ended::Failed(error)
             }
         }
     }
 
-    /// Rolls back after the closure failed. A conflict or an outage that it met may have been told as any error.
+    /// Rolls back after the closure failed. What it met may have been told as any error.
     async fn abandon<T>(&self, handle: &Handle, error: Error) -> Ended<T> {
         let Some(rest) = handle.end() else { return Ended::Failed(error) };
         let failure = rest.failure.clone();
-        if failure.as_ref().is_some_and(|failed| failed.is_stale) {
-            // Its prepared statements are from before a change of the schema.
-            discard(&rest.link);
-        } else if rest.outstanding > 0 {
-            roll_back_later(rest, self.server.clone());
-        } else {
-            roll_back_now(rest).await;
-        }
+        roll_back_now(rest).await;
         match failure {
-            Some(Failed { reason, is_conflict: true, .. }) => Ended::Conflict(reason),
-            Some(Failed { reason, is_outage: true, .. }) => Ended::Failed(Error::Unavailable(reason)),
-            _ => Ended::Failed(error),
+            Some(Failed { reason, cause: Cause::Conflict }) => Ended::Conflict(reason),
+            Some(Failed { reason, cause: Cause::StalePlan }) => {
+                // Every connection has prepared it; otherwise the next run would meet the same on another.
+                self.pool.manager().statement_caches.clear();
+                Ended::Conflict(reason)
+            }
+            Some(Failed { reason, cause: Cause::Outage }) => Ended::Failed(Error::Unavailable(reason)),
+            Some(Failed { cause: Cause::Other, .. }) | None => Ended::Failed(error),
         }
     }
 
@@ -142,15 +143,12 @@ impl Driver {
 }
 
 /// Ends the transaction when the caller's future is dropped, or the closure ran out of time.
-struct Cleanup {
-    handle: Handle,
-    server: Arc<Server>,
-}
+struct Cleanup(Handle);
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
-        if let Some(rest) = self.handle.end() {
-            roll_back_later(rest, self.server.clone());
+        if let Some(rest) = self.0.end() {
+            roll_back_later(rest);
         }
     }
 }
@@ -159,26 +157,48 @@ async fn roll_back_now(rest: Rest) {
     if !rest.has_begun {
         return;
     }
+    if rest.outstanding > 0 || rest.is_left_running {
+        return roll_back_later(rest);
+    }
     let Link::Pooled(connection) = &rest.link else { return };
     match tokio::time::timeout(ROLLBACK_PATIENCE, connection.batch_execute("ROLLBACK")).await {
         Ok(Ok(())) => {}
-        _ => discard(&rest.link),
+        _ => connection.spoil(),
     }
 }
 
-/// Rolls back without anybody waiting for it. A statement that still runs is asked to stop first.
-fn roll_back_later(rest: Rest, server: Arc<Server>) {
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return discard(&rest.link) };
+/// Rolls back without anybody waiting for it.
+fn roll_back_later(rest: Rest) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return spoil(&rest.link) };
     runtime.spawn(async move {
-        if let (true, Link::Pooled(connection)) = (rest.outstanding > 0, &rest.link) {
-            server.cancel(connection.cancel_token()).await;
+        if rest.outstanding > 0 || rest.is_left_running {
+            stop(&rest.link).await;
+        } else {
+            roll_back_now(rest).await;
         }
-        roll_back_now(rest).await;
     });
 }
 
-/// Throws the connection away instead of giving it back to the pool: the server then rolls back by itself.
-fn discard(link: &Link) {
+/// Rolls back while a statement still runs, which is asked to stop.
+async fn stop(link: &Link) {
+    // The request has a connection of its own and may come late: it must not meet the statement of another.
+    spoil(link);
+    let Link::Pooled(connection) = link else { return };
+    let stopping = async {
+        loop {
+            connection.cancel().await;
+            let rolled_back = tokio::time::timeout(STOP_PATIENCE, connection.batch_execute("ROLLBACK"));
+            // An answer of whatever kind means that the statement has ended.
+            if rolled_back.await.is_ok() {
+                return;
+            }
+        }
+    };
+    // The server rolls back too when it finds the connection closed, but not before the statement has ended.
+    drop(tokio::time::timeout(ROLLBACK_PATIENCE, stopping).await);
+}
+
+fn spoil(link: &Link) {
     if let Link::Pooled(connection) = link {
         connection.spoil();
     }

@@ -33,6 +33,8 @@ pub(super) struct Server {
     config: Config,
     tls: MakeRustlsConnect,
     name: String,
+    /// How long an answer may take before the server counts as gone.
+    patience: Duration,
 }
 
 /// Reads a URL, without connecting to anything.
@@ -64,9 +66,10 @@ impl Server {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(options.busy_timeout);
         }
-        config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
+        config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE).keepalives_interval(SILENCE / 5);
+        config.options(server_limits(config.get_options(), options));
         let name = Location::Postgres(wanted.url.clone()).to_string();
-        Ok(Self { config, tls: tls::connector(&wanted)?, name })
+        Ok(Self { config, tls: tls::connector(&wanted)?, name, patience: options.busy_timeout })
     }
 
     /// Where it is, for messages.
@@ -88,8 +91,19 @@ impl Server {
     }
 
     /// A connection beside the pool; whoever asks drives the second part.
-    pub(super) async fn connect(&self) -> std::result::Result<(Client, Line), tokio_postgres::Error> {
-        self.config.connect(self.tls.clone()).await
+    pub(super) async fn connect(&self) -> Result<(Client, Line)> {
+        self.answer(self.config.connect(self.tls.clone())).await
+    }
+
+    /// What the server answers, if it does so in time.
+    pub(super) async fn answer<T>(
+        &self,
+        asking: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(self.patience, asking).await {
+            Ok(answer) => answer.map_err(|error| failure::of(&error)),
+            Err(_elapsed) => Err(Error::Unavailable(format!("{} does not answer", self.name()))),
+        }
     }
 
     /// Asks a running statement to stop.
@@ -104,16 +118,25 @@ impl Server {
             deadpool_postgres::PoolError::Backend(error) => failure::of_connecting(&error, self.name()),
             other => Error::Unavailable(format!("{}: {other}", self.name())),
         })?;
-        let row = connection
-            .query_one("SHOW server_version_num", &[])
-            .await
-            .map_err(|error| failure::of(&error))?;
+        let row = self.answer(connection.query_one("SHOW server_version_num", &[])).await?;
         let number: u32 = row.get::<_, String>(0).parse().unwrap_or(0);
         if number / 10_000 < OLDEST {
             return Err(Error::ServerTooOld { found: (number / 10_000).to_string(), needed: OLDEST });
         }
         Ok(())
     }
+}
+
+/// What the server does about a node that falls silent in the middle of a transaction, so that its locks come free.
+/// A node ends its own transactions earlier than this. What the URL asks for goes before.
+fn server_limits(asked: Option<&str>, options: &Options) -> String {
+    // The server takes these as i32, and 0 for never.
+    let ms = |limit: Duration| limit.as_millis().clamp(1, i32::MAX as u128);
+    let idle_ms = ms(options.transaction_timeout);
+    let longest = options.transaction_timeout.max(options.read_timeout);
+    let statement_ms = ms(longest.saturating_add(Duration::from_secs(1)));
+    let asked = asked.unwrap_or_default();
+    format!("-c idle_in_transaction_session_timeout={idle_ms} -c statement_timeout={statement_ms} {asked}")
 }
 
 /// How the server makes commits durable.

@@ -18,8 +18,8 @@ pub(super) fn of(error: &tokio_postgres::Error) -> Error {
         "53100" => Error::DiskFull(message),
         "58030" => Error::Io(message),
         "XX001" | "XX002" => Error::Corrupt(message),
-        // Shutting down, starting up, out of connections: the server ends or refuses the session.
-        code if code.starts_with("08") || code.starts_with("57P") || code == "53300" => {
+        // Shutting down, starting up, out of connections, silent for too long: the server ends or refuses the session.
+        code if code.starts_with("08") || code.starts_with("57P") || ["53300", "25P03"].contains(&code) => {
             Error::Unavailable(message)
         }
         code if code.starts_with("23") => constraint(Constraint::Check),
@@ -45,19 +45,40 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, server: &str) -> Erro
     }
 }
 
+/// What may be done about a failure, beside telling of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Other transactions were in the way: running it again may succeed.
+    Conflict,
+    /// Another node has changed a table since the statement was prepared: preparing it again helps.
+    StalePlan,
+    /// The connection is gone, and the transaction with it.
+    Outage,
+    /// Nothing.
+    Other,
+}
+
+impl Cause {
+    pub(super) fn of(error: &tokio_postgres::Error) -> Self {
+        match of(error) {
+            _ if is_conflict(error) => Self::Conflict,
+            _ if is_stale_plan(error) => Self::StalePlan,
+            Error::Unavailable(_) => Self::Outage,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The code alone stands for any feature that is not supported, and the message is in the server's language.
+fn is_stale_plan(error: &tokio_postgres::Error) -> bool {
+    let said = error.as_db_error();
+    said.is_some_and(|said| said.code().code() == "0A000" && said.routine() == Some("RevalidateCachedQuery"))
+}
+
 /// Whether running the transaction again may succeed where this run could not.
 pub(super) fn is_conflict(error: &tokio_postgres::Error) -> bool {
     let code = error.code();
-    code == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
-        || code == Some(&SqlState::T_R_DEADLOCK_DETECTED)
-        || is_stale(error)
-}
-
-/// Whether a statement was prepared before somebody changed the tables it speaks of.
-pub(super) fn is_stale(error: &tokio_postgres::Error) -> bool {
-    error.as_db_error().is_some_and(|said| {
-        *said.code() == SqlState::FEATURE_NOT_SUPPORTED && said.message().contains("cached plan")
-    })
+    code == Some(&SqlState::T_R_SERIALIZATION_FAILURE) || code == Some(&SqlState::T_R_DEADLOCK_DETECTED)
 }
 
 fn without_code(error: &tokio_postgres::Error) -> Error {

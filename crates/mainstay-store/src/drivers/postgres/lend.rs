@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker as TaskWaker};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Transaction;
 
@@ -79,6 +80,7 @@ impl Driver {
         let control =
             async |sql: &str| transaction.batch_execute(sql).await.map_err(|error| failure::of(&error));
         control("SAVEPOINT mainstay_lent").await?;
+        let mut undo = UndoOnDrop { transaction, is_over: false };
         // Unbounded in type only: an author has as many operations on their way as they await at once.
         let (sender, mut requests) = mpsc::unbounded_channel();
         let handle = Handle::new(Link::Borrowed(Borrowed(sender)), None, self.statements.clone());
@@ -101,6 +103,7 @@ impl Driver {
             (Ok(_), Some(failed)) => Err(Error::TransactionFailed(failed.reason)),
             (result, _) => result,
         };
+        undo.is_over = true;
         match result {
             Ok(value) => {
                 control("RELEASE SAVEPOINT mainstay_lent").await?;
@@ -108,10 +111,28 @@ impl Driver {
             }
             Err(error) => {
                 // The lender's transaction is as it was before, and theirs to go on with.
-                control("ROLLBACK TO SAVEPOINT mainstay_lent").await?;
-                control("RELEASE SAVEPOINT mainstay_lent").await?;
+                control(UNDO).await?;
                 Err(error)
             }
+        }
+    }
+}
+
+const UNDO: &str = "ROLLBACK TO SAVEPOINT mainstay_lent; RELEASE SAVEPOINT mainstay_lent";
+
+/// Undoes the loan when its future is dropped half-way: the lender must not commit half of it.
+struct UndoOnDrop<'a, 'b> {
+    transaction: &'a Transaction<'b>,
+    is_over: bool,
+}
+
+impl Drop for UndoOnDrop<'_, '_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // The first poll sends it, in front of whatever the lender sends next. tokio-postgres ends a transaction
+            // that is dropped in the same way.
+            let undoing = pin!(self.transaction.batch_execute(UNDO));
+            let _ = undoing.poll(&mut Context::from_waker(TaskWaker::noop()));
         }
     }
 }

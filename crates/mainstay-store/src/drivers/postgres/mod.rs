@@ -3,6 +3,7 @@
 //! - `connect`: the pool, and what a server must offer
 //! - `tls`: how the line is protected
 //! - `transaction`: a transaction as the author's `Tx` sees it
+//! - `pooled`: a connection on loan
 //! - `attempt`: runs a closure in a transaction, and ends it one way or the other
 //! - `lend`: runs a closure in a transaction that belongs to someone else
 //! - `notifier`: wake-ups between nodes
@@ -13,6 +14,7 @@ mod connect;
 mod failure;
 mod lend;
 mod notifier;
+mod pooled;
 mod tls;
 mod transaction;
 mod value;
@@ -169,8 +171,10 @@ impl Driver {
         connect::durability(&connection).await
     }
 
-    pub(crate) fn close(&self) {
-        self.gate.close();
+    /// Finishes what was accepted, its wake-ups included.
+    pub(crate) async fn close(&self) {
+        self.gate.drain().await;
+        self.notifier.flush().await;
         self.pool.close();
     }
 }

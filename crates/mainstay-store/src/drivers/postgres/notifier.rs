@@ -5,13 +5,14 @@
 //! the link was down) is found by the consumers' fallback; after every reconnect everyone is woken once.
 
 use super::connect::Server;
+use crate::Error;
 use crate::figures::Figures;
 use crate::wakeups::{Hub, Topic};
 use mainstay_core::random::Random;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_postgres::AsyncMessage;
 
@@ -19,6 +20,8 @@ const CHANNEL: &str = "mainstay";
 /// PostgreSQL's limit is 8,000 bytes; a longer list becomes "everyone".
 const MAX_PAYLOAD_BYTES: usize = 7_900;
 const EVERYONE: &str = "*";
+/// How long a store that closes tries to get its last wake-ups out; consumers have their fallback anyway.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sends and receives wake-ups for as long as it lives.
 pub(super) struct Notifier {
@@ -33,10 +36,16 @@ pub(super) struct Waker(Arc<Outbox>);
 struct Outbox {
     hub: Arc<Hub>,
     figures: Arc<Figures>,
-    waiting: Mutex<BTreeSet<Topic>>,
-    filled: Notify,
+    unsent: watch::Sender<Unsent>,
     /// Tells our own messages from those of other nodes.
     node: String,
+}
+
+/// Wake-ups that the other nodes have not been told of.
+#[derive(Debug, Default)]
+struct Unsent {
+    waiting: BTreeSet<Topic>,
+    is_sending: bool,
 }
 
 impl Notifier {
@@ -47,8 +56,7 @@ impl Notifier {
         random: Arc<dyn Random>,
     ) -> Self {
         let node = format!("{:016x}", random.next_u64());
-        let outbox =
-            Arc::new(Outbox { hub, figures, waiting: Mutex::default(), filled: Notify::new(), node });
+        let outbox = Arc::new(Outbox { hub, figures, unsent: watch::Sender::default(), node });
         let task = tokio::spawn(keep_linked(server.clone(), outbox.clone(), random));
         Self { waker: Waker(outbox), task }
     }
@@ -59,6 +67,13 @@ impl Notifier {
 
     pub(super) fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    /// Waits until the other nodes have been told of everything so far, or patience ends.
+    pub(super) async fn flush(&self) {
+        let mut unsent = self.waker.0.unsent.subscribe();
+        let told = unsent.wait_for(|unsent| unsent.waiting.is_empty() && !unsent.is_sending);
+        drop(tokio::time::timeout(LAST_PATIENCE, told).await);
     }
 }
 
@@ -75,14 +90,22 @@ impl Waker {
         }
         self.0.figures.wakeups.add(topics.len() as u64);
         self.0.hub.wake(topics.iter().map(Topic::as_str));
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).extend(topics);
-        self.0.filled.notify_one();
+        self.0.unsent.send_modify(|unsent| unsent.waiting.extend(topics));
     }
 }
 
 impl Outbox {
-    fn take(&self) -> BTreeSet<Topic> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Waits for something to send.
+    async fn next(&self) -> Sending<'_> {
+        let mut unsent = self.unsent.subscribe();
+        // Fails only without a sender, and that is `self`.
+        drop(unsent.wait_for(|unsent| !unsent.waiting.is_empty()).await);
+        let mut topics = BTreeSet::new();
+        self.unsent.send_modify(|unsent| {
+            topics = std::mem::take(&mut unsent.waiting);
+            unsent.is_sending = true;
+        });
+        Sending { outbox: self, topics }
     }
 
     fn payload(&self, topics: &BTreeSet<Topic>) -> String {
@@ -97,6 +120,28 @@ impl Outbox {
             Some((_, EVERYONE)) | None => self.hub.wake_all(),
             Some((_, topics)) => self.hub.wake(topics.split(',')),
         }
+    }
+}
+
+/// Topics on their way. Those that do not arrive, because the link broke, go back.
+struct Sending<'a> {
+    outbox: &'a Outbox,
+    topics: BTreeSet<Topic>,
+}
+
+impl Sending<'_> {
+    fn arrived(mut self) {
+        self.topics.clear();
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        let topics = std::mem::take(&mut self.topics);
+        self.outbox.unsent.send_modify(|unsent| {
+            unsent.waiting.extend(topics);
+            unsent.is_sending = false;
+        });
     }
 }
 
@@ -136,27 +181,21 @@ async fn link(server: &Server, outbox: &Outbox, failures: &mut u32) -> String {
         }
     }));
     let mut talking = std::pin::pin!(async {
-        client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+        server.answer(client.batch_execute(&format!("LISTEN {CHANNEL}"))).await?;
         *failures = 0;
         // What was committed elsewhere while nobody listened here.
         outbox.hub.wake_all();
         loop {
-            let topics = outbox.take();
-            if topics.is_empty() {
-                outbox.filled.notified().await;
-                continue;
-            }
-            let payload = outbox.payload(&topics);
-            if let Err(error) = client.execute("SELECT pg_notify($1, $2)", &[&CHANNEL, &payload]).await {
-                outbox.waiting.lock().unwrap_or_else(PoisonError::into_inner).extend(topics);
-                return Err::<Never, _>(error);
-            }
+            let sending = outbox.next().await;
+            let payload = outbox.payload(&sending.topics);
+            server.answer(client.execute("SELECT pg_notify($1, $2)", &[&CHANNEL, &payload])).await?;
+            sending.arrived();
         }
     });
     loop {
         tokio::select! {
             reason = &mut driving => return reason,
-            Err(error) = &mut talking => return error.to_string(),
+            Err::<Never, Error>(error) = &mut talking => return error.to_string(),
             Some(payload) = messages.recv() => outbox.received(&payload),
         }
     }
@@ -171,8 +210,7 @@ mod tests {
         Outbox {
             hub: Arc::default(),
             figures: Arc::default(),
-            waiting: Mutex::default(),
-            filled: Notify::new(),
+            unsent: watch::Sender::default(),
             node: "00ff".to_owned(),
         }
     }

@@ -1,14 +1,12 @@
 //! A transaction as the author's `Tx` sees it.
 
-use super::failure;
+use super::failure::{self, Cause};
 use super::lend::Borrowed;
+use super::pooled::Pooled;
 use super::value::{self, Parameter};
 use crate::sql::{Cache, Statement};
 use crate::{Error, Result, Row, Topic, Value};
-use deadpool_postgres::Object;
 use std::collections::BTreeSet;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_postgres::types::ToSql;
 
@@ -37,6 +35,7 @@ struct State {
     /// The statement that opens the transaction, until the first operation takes it along.
     begin: Option<&'static str>,
     outstanding: usize,
+    is_left_running: bool,
     failure: Option<Failed>,
     wakes: BTreeSet<Topic>,
 }
@@ -44,53 +43,15 @@ struct State {
 /// The connection a transaction runs on.
 #[derive(Clone)]
 pub(super) enum Link {
-    Pooled(Arc<Lease>),
+    Pooled(Arc<Pooled>),
     Borrowed(Borrowed),
-}
-
-/// A connection on loan from the pool. Whoever drops it last gives it back, unless it was spoilt.
-pub(super) struct Lease {
-    connection: Option<Object>,
-    is_spoilt: AtomicBool,
-}
-
-impl Lease {
-    pub(super) fn new(connection: Object) -> Self {
-        Self { connection: Some(connection), is_spoilt: AtomicBool::new(false) }
-    }
-
-    /// The connection is in no state for anybody else.
-    pub(super) fn spoil(&self) {
-        self.is_spoilt.store(true, Ordering::Release);
-    }
-}
-
-impl Deref for Lease {
-    type Target = Object;
-
-    fn deref(&self) -> &Object {
-        self.connection.as_ref().expect("it is taken out only by drop")
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let (true, Some(connection)) = (self.is_spoilt.load(Ordering::Acquire), self.connection.take()) {
-            drop(Object::take(connection));
-        }
-    }
 }
 
 /// Why a transaction can no longer commit.
 #[derive(Debug, Clone)]
 pub(super) struct Failed {
     pub(super) reason: String,
-    /// The database says that running it again may succeed.
-    pub(super) is_conflict: bool,
-    /// The connection is gone, and the transaction with it.
-    pub(super) is_outage: bool,
-    /// The connection's prepared statements no longer fit the schema.
-    pub(super) is_stale: bool,
+    pub(super) cause: Cause,
 }
 
 /// What is left when a transaction ends.
@@ -100,12 +61,22 @@ pub(super) struct Rest {
     pub(super) has_begun: bool,
     pub(super) failure: Option<Failed>,
     pub(super) wakes: BTreeSet<Topic>,
+    /// Operations that others still wait for.
     pub(super) outstanding: usize,
+    /// The server may be at work on a statement that nobody waits for any more.
+    pub(super) is_left_running: bool,
 }
 
 impl Handle {
     pub(super) fn new(link: Link, begin: Option<&'static str>, statements: Arc<Statements>) -> Self {
-        let state = State { link: Some(link), begin, outstanding: 0, failure: None, wakes: BTreeSet::new() };
+        let state = State {
+            link: Some(link),
+            begin,
+            outstanding: 0,
+            is_left_running: false,
+            failure: None,
+            wakes: BTreeSet::new(),
+        };
         Self(Arc::new(Shared { state: Mutex::new(state), statements }))
     }
 
@@ -123,6 +94,7 @@ impl Handle {
             failure: state.failure.take(),
             wakes: std::mem::take(&mut state.wakes),
             outstanding: state.outstanding,
+            is_left_running: state.is_left_running,
         })
     }
 
@@ -216,14 +188,12 @@ struct Operation {
 impl Operation {
     fn finish(&mut self, problem: Option<&Problem>) {
         self.is_finished = true;
-        let failed = problem.map(|problem| Failed {
-            reason: match &problem.error {
+        let failed = problem.map(|problem| {
+            let reason = match &problem.error {
                 Error::Unavailable(reason) => reason.clone(),
                 other => other.to_string(),
-            },
-            is_conflict: problem.is_conflict,
-            is_outage: matches!(problem.error, Error::Unavailable(_)),
-            is_stale: problem.is_stale,
+            };
+            Failed { reason, cause: problem.cause }
         });
         self.record(failed);
     }
@@ -241,7 +211,8 @@ impl Drop for Operation {
     fn drop(&mut self) {
         if !self.is_finished {
             let reason = "an operation was dropped before it ended".to_owned();
-            self.record(Some(Failed { reason, is_conflict: false, is_outage: false, is_stale: false }));
+            self.record(Some(Failed { reason, cause: Cause::Other }));
+            self.handle.state().is_left_running = true;
         }
     }
 }
@@ -264,29 +235,24 @@ pub(super) struct Done {
 #[derive(Debug)]
 pub(super) struct Problem {
     pub(super) error: Error,
-    pub(super) is_conflict: bool,
-    pub(super) is_stale: bool,
+    pub(super) cause: Cause,
 }
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        Self { error, is_conflict: false, is_stale: false }
+        Self { error, cause: Cause::Other }
     }
 }
 
 impl From<tokio_postgres::Error> for Problem {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self {
-            error: failure::of(&error),
-            is_conflict: failure::is_conflict(&error),
-            is_stale: failure::is_stale(&error),
-        }
+        Self { error: failure::of(&error), cause: Cause::of(&error) }
     }
 }
 
 /// Runs a statement on a pooled connection, where it stays prepared.
 async fn run<P: AsRef<[Value]>>(
-    connection: &Object,
+    connection: &Pooled,
     statement: &Statement,
     rows: &[P],
     wanted: Yield,

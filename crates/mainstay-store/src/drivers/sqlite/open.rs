@@ -40,10 +40,13 @@ impl Files {
                 owner: Mutex::default(),
             });
         };
-        check(path)?;
+        check_place(path)?;
+        // First the lock, then the look: closing a descriptor of the file, even one that only read, drops the locks
+        // that SQLite has on it in this process; and until we own it, the file may still be made by another.
+        let owner = Owner::take(path)?;
+        check_content(path)?;
         let is_half_made = AtomicBool::new(!path.exists());
-        let owner = Mutex::new(Some(Owner::take(path)?));
-        Ok(Self { database: Some(path.to_owned()), is_half_made, owner })
+        Ok(Self { database: Some(path.to_owned()), is_half_made, owner: Mutex::new(Some(owner)) })
     }
 
     /// Makes sure that the files are found under their names, and that the journal which a new database is made
@@ -95,25 +98,27 @@ impl Drop for Files {
     }
 }
 
-/// Looks at what is there without changing it.
-fn check(path: &Path) -> Result<()> {
-    let failed = |what: &Path, reason: &str| Error::Open {
-        what: what.display().to_string(),
-        reason: reason.to_owned(),
-    };
+/// Looks whether there can be a database.
+fn check_place(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
-        return Err(failed(path, &format!("the folder {} does not exist", folder.display())));
+        return Err(cannot_open(path, &format!("the folder {} does not exist", folder.display())));
     }
     if path.is_dir() {
-        return Err(failed(path, "it is a folder"));
+        return Err(cannot_open(path, "it is a folder"));
     }
+    Ok(())
+}
+
+/// Looks at what is there without changing it.
+fn check_content(path: &Path) -> Result<()> {
+    let failed = |error: std::io::Error| cannot_open(path, &error.to_string());
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(path, &error.to_string())),
+        Err(error) => return Err(failed(error)),
     };
-    let header = beginning(&mut file, HEADER.len()).map_err(|error| failed(path, &error.to_string()))?;
+    let header = beginning(&mut file, HEADER.len()).map_err(failed)?;
     if header.is_empty() || header == HEADER || has_journal(path) {
         Ok(())
     } else {
@@ -135,6 +140,10 @@ fn has_journal(path: &Path) -> bool {
     File::open(journal)
         .and_then(|mut file| beginning(&mut file, JOURNAL_HEADER.len()))
         .is_ok_and(|bytes| bytes == JOURNAL_HEADER)
+}
+
+fn cannot_open(path: &Path, reason: &str) -> Error {
+    Error::Open { what: path.display().to_string(), reason: reason.to_owned() }
 }
 
 /// Opens the database and starts its threads.

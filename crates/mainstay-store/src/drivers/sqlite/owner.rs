@@ -19,7 +19,9 @@ pub(super) struct Owner {
 impl Owner {
     /// Takes the lock, or says who has it.
     pub(super) fn take(database: &Path) -> Result<Self> {
-        let mut path = database.as_os_str().to_owned();
+        // A link to a database is that database.
+        let real = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+        let mut path = real.into_os_string();
         path.push("-owner");
         let path = PathBuf::from(path);
         let failed =
