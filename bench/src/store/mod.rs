@@ -1,5 +1,6 @@
 //! Transactions with two small inserts: through Mainstay's store, and by hand on the same drivers.
 
+pub mod long_read;
 pub mod postgres;
 pub mod sqlite;
 
