@@ -1,5 +1,6 @@
 //! A connection, and what an author's statements may do on it.
 
+use super::claim::Claim;
 use super::failure;
 use super::job::Mode;
 use crate::sql::{Cache, Statement};
@@ -55,6 +56,8 @@ pub(super) struct Watch {
     is_authors: AtomicBool,
     /// The size of the write-ahead log for which the running read must end; 0 while it may go on.
     evicted_at_bytes: AtomicU64,
+    /// Who waits for the running read; when they have gone, it stops.
+    caller: Mutex<Option<Claim>>,
 }
 
 impl Watch {
@@ -64,7 +67,15 @@ impl Watch {
     }
 
     fn is_due(&self) -> bool {
-        self.evicted_at_bytes.load(Ordering::Relaxed) > 0 || self.is_late()
+        self.evicted_at_bytes.load(Ordering::Relaxed) > 0 || self.is_late() || self.is_deserted()
+    }
+
+    fn is_deserted(&self) -> bool {
+        self.caller().as_ref().is_some_and(Claim::is_deserted)
+    }
+
+    fn caller(&self) -> MutexGuard<'_, Option<Claim>> {
+        self.caller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_late(&self) -> bool {
@@ -101,6 +112,7 @@ impl Session {
             deadline_us: AtomicU64::new(u64::MAX),
             is_authors: AtomicBool::new(false),
             evicted_at_bytes: AtomicU64::new(0),
+            caller: Mutex::default(),
         });
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
         db.create_scalar_function("mainstay_now", 0, flags, move |_| Ok(clock.now_ms()))?;
@@ -112,6 +124,11 @@ impl Session {
         let connection =
             Connection { db, statements: Cache::default(), current: None, tickets: 0, watch, limit };
         Ok(Self(Arc::new(Mutex::new(connection))))
+    }
+
+    /// Stops what runs next when `caller` goes away. For reads only: a write stopped half-way costs its neighbours.
+    pub(super) fn attend(&self, caller: Claim) {
+        *self.lock().watch.caller() = Some(caller);
     }
 
     /// Hands the open transaction to an author, for at most `limit` or the usual time.
@@ -137,6 +154,7 @@ impl Session {
         connection.watch.deadline_us.store(u64::MAX, Ordering::Relaxed);
         connection.watch.evicted_at_bytes.store(0, Ordering::Relaxed);
         connection.watch.began_us.store(0, Ordering::Relaxed);
+        connection.watch.caller().take();
         let current = connection.current.take();
         current.map_or_else(End::default, |current| End {
             failure: current.failure,

@@ -93,6 +93,8 @@ pub(super) trait Job: Member {
     fn claim(&self, figures: &Figures) -> bool;
     /// What it may do.
     fn mode(&self) -> Mode;
+    /// The caller's side of it.
+    fn caller(&self) -> Claim;
     /// Tells the caller the outcome.
     fn reply(self: Box<Self>);
 }
@@ -147,6 +149,10 @@ where
 
     fn mode(&self) -> Mode {
         self.mode
+    }
+
+    fn caller(&self) -> Claim {
+        self.claim.clone()
     }
 
     fn reply(self: Box<Self>) {

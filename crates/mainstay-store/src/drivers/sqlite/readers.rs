@@ -20,6 +20,7 @@ fn read(session: &Session, job: &mut dyn Job) {
     if let Err(error) = session.control("BEGIN") {
         return job.fail(failure::of(error));
     }
+    session.attend(job.caller());
     job.attempt(session, Mode::Read, None);
     if session.is_in_transaction() {
         // Ending a read cannot fail in a way that matters to its result.

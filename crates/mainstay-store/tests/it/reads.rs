@@ -1,10 +1,14 @@
-//! The write-ahead log of SQLite stays short, or says why it cannot.
+//! Reads: they have a limit, stop when nobody waits for them, and do not keep the log of SQLite growing for ever.
 
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::stores::{Kind, for_each_kind};
 use std::time::Duration;
 
 const PAGE_OF_TEXT: usize = 3_000;
+
+/// Keeps a read busy until it is stopped.
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) \
+                       SELECT count(*) FROM n";
 
 async fn with_table(options: Options) -> Store {
     let store = options.open().await.unwrap();
@@ -58,9 +62,7 @@ fn a_read_that_keeps_the_log_alive_is_ended_at_the_limit() {
                 let long = async |tx: Tx, begun: tokio::sync::mpsc::UnboundedSender<()>| {
                     tx.query_one("SELECT count(*) FROM notes", &[]).await?;
                     let _ = begun.send(());
-                    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
-                        WHERE i < 20000000000) SELECT count(*) FROM n";
-                    tx.query_one(endless, &[]).await
+                    tx.query_one(ENDLESS, &[]).await
                 };
                 store.read_with(begun, long).await
             }
@@ -89,9 +91,29 @@ fn a_read_that_keeps_the_log_alive_is_ended_at_the_limit() {
 fn a_read_has_a_time_limit() {
     for_each_kind(&[Kind::SqliteFile, Kind::Postgres], async |place| {
         let store = with_table(place.options().read_timeout(Duration::from_millis(100))).await;
-        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
-            WHERE i < 2000000000) SELECT count(*) FROM n";
-        let stopped = store.read_with(endless, async |tx, sql| tx.query(sql, &[]).await).await.unwrap_err();
+        let stopped = store.read(async |tx| tx.query(ENDLESS, &[]).await).await.unwrap_err();
         assert_eq!(stopped.code(), "STORE_TIMEOUT");
+    });
+}
+
+#[test]
+fn a_read_whose_caller_has_gone_stops() {
+    for_each_kind(&[Kind::SqliteFile, Kind::Postgres], async |place| {
+        let store = with_table(place.options().readers(1).connections(1)).await;
+        let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+        let long = async |tx: Tx, begun: tokio::sync::mpsc::UnboundedSender<()>| {
+            tx.query_one("SELECT count(*) FROM notes", &[]).await?;
+            let _ = begun.send(());
+            tx.query_one(ENDLESS, &[]).await
+        };
+        let reader = tokio::spawn({
+            let store = store.clone();
+            async move { store.read_with(begun, long).await }
+        });
+        has_begun.recv().await.unwrap();
+        reader.abort();
+        assert!(reader.await.unwrap_err().is_cancelled());
+        // There is only one reader: it must have come free, long before its time was up.
+        store.read(async |tx| tx.query_one("SELECT count(*) FROM notes", &[]).await).await.unwrap();
     });
 }
