@@ -8,6 +8,8 @@ pub mod clock;
 pub mod codes;
 pub mod failpoints;
 pub mod ids;
+pub mod keys;
 pub mod measure;
+pub mod query;
 pub mod random;
 pub mod trace;
