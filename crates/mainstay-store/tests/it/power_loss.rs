@@ -15,6 +15,9 @@ const RELAXED: &str = "relaxed";
 
 const TASKS: i64 = 8;
 const ROUNDS: i64 = 120;
+/// A machine with other things to do may come to copying the log late.
+const MOST_ROUNDS: i64 = 100 * ROUNDS;
+const CHECKPOINTS: u64 = 2;
 const NUMBERS_PER_TASK: i64 = 1_000_000;
 /// Several pages per transaction, so that the write-ahead log is copied and started over a few times.
 const FILLING_BYTES: usize = 400;
@@ -41,18 +44,24 @@ fn child_inserts_on_a_traced_disk() {
             tasks.spawn(insert_and_acknowledge(store, task * NUMBERS_PER_TASK, acknowledgements));
         }
         tasks.join_all().await;
-        let checkpoints = store.figures().checkpoint_hold.snapshot().count;
-        crash::say(format_args!("checkpoints {checkpoints}"));
+        assert!(checkpoints(&store) >= CHECKPOINTS, "the log is copied into the database and starts over");
         store.close().await;
     });
 }
 
 async fn insert_and_acknowledge(store: Store, first: i64, acknowledgements: Arc<Mutex<Acknowledgements>>) {
     let filling = "x".repeat(FILLING_BYTES);
-    for id in first..first + ROUNDS {
-        pairs::insert(&store, id, &filling).await.unwrap();
-        acknowledgements.lock().unwrap().push(id).unwrap();
+    for round in 0..MOST_ROUNDS {
+        if round >= ROUNDS && checkpoints(&store) >= CHECKPOINTS {
+            break;
+        }
+        pairs::insert(&store, first + round, &filling).await.unwrap();
+        acknowledgements.lock().unwrap().push(first + round).unwrap();
     }
+}
+
+fn checkpoints(store: &Store) -> u64 {
+    store.figures().checkpoint_hold.snapshot().count
 }
 
 /// Runs the child on a disk that writes down what is asked of it.
@@ -65,8 +74,6 @@ fn traced_run(folder: &Path, durability: &str) -> Vec<Operation> {
         .spawn()
         .unwrap();
     child.wait_for_success(PATIENCE).unwrap();
-    let said = child.wait_for("checkpoints ", PATIENCE).unwrap();
-    assert_ne!(said, "checkpoints 0", "the log was never copied into the database");
     trace::read(trace).unwrap()
 }
 
