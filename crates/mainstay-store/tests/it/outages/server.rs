@@ -65,8 +65,9 @@ async fn a_server_restarted_in_good_order_loses_nothing() {
     let load = Load::start(std::slice::from_ref(&store), 16);
     for _ in 0..2 {
         load.until_more(100).await;
+        server = with_server(server, Private::stop_fast).await;
         let before = load.acks();
-        server = with_server(server, Private::restart).await;
+        server = with_server(server, Private::start).await;
         let all = load.until_each_since(&before).await;
         eprintln!("restart: all 16 callers after {all:?}");
     }
