@@ -295,7 +295,7 @@ fn callers_wait_for_each_other_and_none_is_lost() {
 #[test]
 fn a_full_queue_is_busy_after_the_deadline_and_nothing_was_done() {
     for_each_store(async |place| {
-        let options = place.options().queue_limit(1).connections(1).busy_timeout(Duration::from_millis(50));
+        let options = place.options().queue_limit(1).connections(1).busy_timeout(Duration::from_millis(500));
         let store = options.transaction_timeout(Duration::from_secs(2)).open().await.unwrap();
         create_table(&store).await;
         let started = Arc::new(tokio::sync::Notify::new());

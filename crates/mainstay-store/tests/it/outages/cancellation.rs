@@ -42,7 +42,7 @@ fn a_call_dropped_during_a_slow_statement_leaves_nothing_behind() {
 fn a_call_that_ran_out_of_time_leaves_nothing_behind() {
     on_postgres(async |place| {
         let observer = place.open().await;
-        let options = place.options().connections(1).transaction_timeout(Duration::from_millis(200));
+        let options = place.options().connections(1).transaction_timeout(Duration::from_millis(500));
         let store = options.open().await.unwrap();
         create_pairs(&store).await;
         let late = store.transact(slow).await.unwrap_err();

@@ -74,9 +74,9 @@ fn cuts_at_any_moment_lose_nothing_that_was_acknowledged() {
 #[test]
 fn a_line_gone_silent_ends_calls_in_time_and_new_ones_succeed_when_it_is_back() {
     on_postgres(async |place| {
-        const LIMIT: Duration = Duration::from_millis(300);
+        const LIMIT: Duration = Duration::from_millis(500);
         let line = Line::to(&place);
-        let options = line.options().transaction_timeout(LIMIT).read_timeout(LIMIT).busy_timeout(LIMIT);
+        let options = line.options().transaction_timeout(LIMIT).read_timeout(LIMIT).busy_timeout(2 * LIMIT);
         let store = options.open().await.unwrap();
         create_pairs(&store).await;
         // Fills the pool with connections that are about to be dead.
@@ -96,7 +96,7 @@ fn a_line_gone_silent_ends_calls_in_time_and_new_ones_succeed_when_it_is_back() 
             assert!(is_fit && !error.is_outcome_unknown(), "{error}");
         }
         let silent = began.elapsed();
-        assert!(silent < 2 * LIMIT + Duration::from_secs(2), "{silent:?}");
+        assert!(silent < 3 * LIMIT + Duration::from_secs(2), "{silent:?}");
         eprintln!("calls on a silent line end after {silent:?}");
 
         line.proxy.heal().await;
@@ -121,7 +121,7 @@ fn a_line_gone_silent_ends_calls_in_time_and_new_ones_succeed_when_it_is_back() 
 fn a_commit_that_nobody_answers_is_unknown() {
     on_postgres(async |place| {
         let line = Arc::new(Line::to(&place));
-        let options = line.options().transaction_timeout(Duration::from_millis(300));
+        let options = line.options().transaction_timeout(Duration::from_secs(1));
         let store = options.open().await.unwrap();
         create_pairs(&store).await;
         // The last thing the closure does is to silence the line: what comes next is the COMMIT.

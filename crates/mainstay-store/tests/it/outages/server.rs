@@ -32,7 +32,7 @@ async fn a_server_killed_under_load_loses_nothing_and_is_back_within_five_second
     let mut server = tokio::task::spawn_blocking(Postgres::private).await.unwrap().unwrap();
     let patient = Options::new(server.url()).connections(8).open().await.unwrap();
     // Tells its callers of the outage instead of waiting for its end.
-    let hasty = Options::new(server.url()).connections(8).busy_timeout(Duration::from_millis(100));
+    let hasty = Options::new(server.url()).connections(8).busy_timeout(Duration::from_millis(250));
     let hasty = hasty.open().await.unwrap();
     assert!(patient.durability().await.unwrap().contains("fsync=on"));
     create_pairs(&patient).await;
@@ -65,8 +65,9 @@ async fn a_server_restarted_in_good_order_loses_nothing() {
     let load = Load::start(std::slice::from_ref(&store), 16);
     for _ in 0..2 {
         load.until_more(100).await;
+        server = with_server(server, Private::stop_fast).await;
         let before = load.acks();
-        server = with_server(server, Private::restart).await;
+        server = with_server(server, Private::start).await;
         let all = load.until_each_since(&before).await;
         eprintln!("restart: all 16 callers after {all:?}");
     }

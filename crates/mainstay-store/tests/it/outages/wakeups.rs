@@ -98,7 +98,7 @@ fn what_a_node_could_not_send_is_sent_when_it_is_linked_again() {
 fn a_line_gone_silent_is_given_up() {
     on_postgres(async |place| {
         let line = Line::to(&place);
-        let a = line.options().busy_timeout(Duration::from_millis(300)).open().await.unwrap();
+        let a = line.options().busy_timeout(Duration::from_secs(1)).open().await.unwrap();
         let b = place.open().await;
         let mut listener = b.listen(topic("work"));
         until_linked(&a, &b).await;
