@@ -49,6 +49,14 @@ pub enum Isolation {
     Serializable,
 }
 
+/// How the transactions of one handle differ from the others of its store.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner {
+    pub(crate) isolation: Isolation,
+    /// The time one may run, when it is not the usual.
+    pub(crate) limit: Option<Duration>,
+}
+
 /// Settings of a store. Every one has a default that is right for most.
 #[derive(Clone)]
 #[cfg_attr(

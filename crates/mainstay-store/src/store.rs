@@ -3,17 +3,19 @@
 use crate::drivers::Driver;
 use crate::figures::Figures;
 use crate::migrations::{self, Report};
+use crate::options::Manner;
 use crate::wakeups::Hub;
 use crate::{Error, Isolation, Listener, Location, Options, Result, Topic, Tx};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A database that everything durable lives in. Clones are the same store.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
-    isolation: Isolation,
+    manner: Manner,
 }
 
 struct Inner {
@@ -33,10 +35,8 @@ impl Store {
         let location = Location::parse(&options.url)?;
         let (figures, hub) = (Arc::new(Figures::default()), Arc::new(Hub::default()));
         let driver = Driver::open(&location, &options, &figures, &hub).await?;
-        let store = Self {
-            inner: Arc::new(Inner { driver, location, figures, hub }),
-            isolation: Isolation::default(),
-        };
+        let store =
+            Self { inner: Arc::new(Inner { driver, location, figures, hub }), manner: Manner::default() };
         let report = migrations::run(&store, &options).await?;
         store.inner.driver.opened();
         for step in &report.applied {
@@ -54,7 +54,7 @@ impl Store {
     {
         let figures = &self.inner.figures;
         let (_in_flight, under_way) = figures.enter();
-        let result = self.inner.driver.transact(work, self.isolation, under_way).await;
+        let result = self.inner.driver.transact(work, self.manner, under_way).await;
         match &result {
             Ok(_) => figures.committed.increment(),
             Err(Error::Busy { .. }) => figures.busy.increment(),
@@ -81,7 +81,7 @@ impl Store {
         F: Fn(Tx) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let result = self.inner.driver.read(work).await;
+        let result = self.inner.driver.read(work, self.manner).await;
         if let Err(Error::Busy { .. }) = result {
             self.inner.figures.busy.increment();
         }
@@ -101,7 +101,12 @@ impl Store {
 
     /// The same store with transactions at another isolation level.
     pub fn with_isolation(&self, isolation: Isolation) -> Self {
-        Self { inner: self.inner.clone(), isolation }
+        Self { inner: self.inner.clone(), manner: Manner { isolation, ..self.manner } }
+    }
+
+    /// The same store with another time limit for each transaction and read, for work that is known to take long.
+    pub fn with_time_limit(&self, limit: Duration) -> Self {
+        Self { inner: self.inner.clone(), manner: Manner { limit: Some(limit), ..self.manner } }
     }
 
     /// Waits for wake-ups of `topic` from now on.

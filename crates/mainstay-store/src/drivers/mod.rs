@@ -6,8 +6,9 @@ pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
 use crate::figures::Figures;
+use crate::options::Manner;
 use crate::wakeups::Hub;
-use crate::{Error, Isolation, Location, Options, Result, Tx};
+use crate::{Error, Location, Options, Result, Tx};
 use std::future::Future;
 use std::sync::Arc;
 
@@ -45,23 +46,23 @@ impl Driver {
         }
     }
 
-    pub(crate) async fn transact<T, F, Fut>(&self, work: F, isolation: Isolation, under_way: i64) -> Result<T>
+    pub(crate) async fn transact<T, F, Fut>(&self, work: F, manner: Manner, under_way: i64) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(Tx) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        // Each driver needs one of them, and a build may have only one driver.
-        let _ = (isolation, under_way);
+        // Only SQLite asks who else is there, and a build may do without it.
+        let _ = under_way;
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(driver) => driver.transact(work, under_way).await,
+            Self::Sqlite(driver) => driver.transact(work, manner.limit, under_way).await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(driver) => driver.transact(work, isolation).await,
+            Self::Postgres(driver) => driver.transact(work, manner).await,
         }
     }
 
-    pub(crate) async fn read<T, F, Fut>(&self, work: F) -> Result<T>
+    pub(crate) async fn read<T, F, Fut>(&self, work: F, manner: Manner) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(Tx) -> Fut + Send + 'static,
@@ -69,9 +70,9 @@ impl Driver {
     {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(driver) => driver.read(work).await,
+            Self::Sqlite(driver) => driver.read(work, manner.limit).await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(driver) => driver.read(work).await,
+            Self::Postgres(driver) => driver.read(work, manner).await,
         }
     }
 

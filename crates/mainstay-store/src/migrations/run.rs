@@ -3,9 +3,13 @@
 use super::ground::{CREATE_HISTORY, GROUND};
 use super::{AppliedStep, Component, Report, Step};
 use crate::{Error, Options, Result, Row, Store, Tx, params};
+use std::time::Duration;
 
 /// Taken by every node that migrates, so that two that start at once migrate once.
 const LOCK: &str = "mainstay:migrate";
+
+/// As long as anybody would wait for an upgrade.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 const SELECT_HISTORY: &str = "SELECT component, number, name, fingerprint, needs, applied_at \
     FROM mainstay_migrations ORDER BY component, number";
@@ -16,6 +20,8 @@ const INSERT_STEP: &str = "INSERT INTO mainstay_migrations \
 pub(crate) async fn run(store: &Store, options: &Options) -> Result<Report> {
     let plan =
         Plan { components: components(options), is_postgres: store.is_shared(), migrate: options.migrate };
+    // Building an index on a large table takes its time, and so does waiting for the node that does it.
+    let store = &store.with_time_limit(LONGEST);
     // Looking first keeps an up-to-date node from taking the lock and writing anything.
     if let Some(report) = store.read_with(plan.clone(), async |tx, plan| plan.if_complete(&tx).await).await? {
         return Ok(report);

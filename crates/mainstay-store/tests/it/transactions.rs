@@ -350,6 +350,24 @@ fn a_transaction_that_runs_too_long_is_stopped() {
 }
 
 #[test]
+fn a_handle_can_allow_more_time() {
+    for_each_store(async |place| {
+        let short = Duration::from_millis(200);
+        let store = place.options().transaction_timeout(short).read_timeout(short).open().await.unwrap();
+        let patient = store.with_time_limit(Duration::from_secs(60));
+        // Takes longer than the usual limit, and ends by itself.
+        let count = async |tx: Tx| -> Result<i64> {
+            let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) \
+                       SELECT count(*) FROM n";
+            tx.query_one(sql, &[]).await?.get(0)
+        };
+        assert_eq!(store.transact(count).await.unwrap_err().code(), "STORE_TIMEOUT");
+        assert_eq!(patient.transact(count).await.unwrap(), 3_000_000);
+        assert_eq!(patient.read(count).await.unwrap(), 3_000_000);
+    });
+}
+
+#[test]
 fn wake_ups_come_after_the_commit_and_only_then() {
     for_each_store(async |place| {
         let store = with_table(&place).await;

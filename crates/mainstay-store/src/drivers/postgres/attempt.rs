@@ -26,11 +26,25 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn begin(self) -> &'static str {
+    fn begin(self, is_long: bool) -> &'static str {
+        // The server's own limits are a little longer than the usual ones; beyond those, only ours counts.
+        macro_rules! begin {
+            ($how:literal) => {
+                if is_long {
+                    concat!(
+                        "BEGIN ISOLATION LEVEL ",
+                        $how,
+                        "; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
+                    )
+                } else {
+                    concat!("BEGIN ISOLATION LEVEL ", $how)
+                }
+            };
+        }
         match self {
-            Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            Self::Write(Isolation::ReadCommitted) => "BEGIN ISOLATION LEVEL READ COMMITTED",
-            Self::Write(Isolation::Serializable) => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            Self::Read => begin!("REPEATABLE READ READ ONLY"),
+            Self::Write(Isolation::ReadCommitted) => begin!("READ COMMITTED"),
+            Self::Write(Isolation::Serializable) => begin!("SERIALIZABLE"),
         }
     }
 }
@@ -51,14 +65,16 @@ impl Driver {
         connection: Object,
         work: &F,
         kind: Kind,
-        limit: Duration,
+        limit: Option<Duration>,
+        usual: Duration,
     ) -> Ended<T>
     where
         F: Fn(Tx) -> Fut,
         Fut: Future<Output = Result<T>>,
     {
         let link = Link::Pooled(Arc::new(Pooled::new(connection, self.server.clone())));
-        let handle = Handle::new(link, Some(kind.begin()), self.statements.clone());
+        let handle = Handle::new(link, Some(kind.begin(limit.is_some())), self.statements.clone());
+        let limit = limit.unwrap_or(usual);
         let cleanup = Cleanup(handle.clone());
         let tx = Tx(TxLink::Postgres(handle.clone()));
         let running = guarded(|| work(tx), || handle.is_busy());

@@ -24,8 +24,9 @@ pub(crate) use transaction::Handle;
 
 use crate::figures::Figures;
 use crate::gate::Gate;
+use crate::options::Manner;
 use crate::wakeups::Hub;
-use crate::{Error, Isolation, Options, Result, Tx};
+use crate::{Error, Options, Result, Tx};
 use attempt::{Ended, Kind};
 use connect::Server;
 use deadpool_postgres::{Object, Pool};
@@ -85,27 +86,27 @@ impl Driver {
         })
     }
 
-    pub(crate) async fn transact<T, F, Fut>(&self, work: F, isolation: Isolation) -> Result<T>
+    pub(crate) async fn transact<T, F, Fut>(&self, work: F, manner: Manner) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(Tx) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        self.run(work, Kind::Write(isolation), self.transaction_timeout).await
+        self.run(work, Kind::Write(manner.isolation), manner.limit, self.transaction_timeout).await
     }
 
-    pub(crate) async fn read<T, F, Fut>(&self, work: F) -> Result<T>
+    pub(crate) async fn read<T, F, Fut>(&self, work: F, manner: Manner) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(Tx) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        self.run(work, Kind::Read, self.read_timeout).await
+        self.run(work, Kind::Read, manner.limit, self.read_timeout).await
     }
 
     /// Runs `work` until it commits, fails for good, or patience ends. Only what certainly did not happen is run
     /// again.
-    async fn run<T, F, Fut>(&self, work: F, kind: Kind, limit: Duration) -> Result<T>
+    async fn run<T, F, Fut>(&self, work: F, kind: Kind, limit: Option<Duration>, usual: Duration) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(Tx) -> Fut + Send + 'static,
@@ -118,7 +119,7 @@ impl Driver {
             let ended = match self.connection(deadline).await {
                 Ok(connection) => {
                     self.figures.wait_time.record_duration(called.elapsed());
-                    self.attempt(connection, &work, kind, limit).await
+                    self.attempt(connection, &work, kind, limit, usual).await
                 }
                 Err(error) => Ended::Failed(error),
             };

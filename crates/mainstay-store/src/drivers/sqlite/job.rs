@@ -93,6 +93,8 @@ pub(super) trait Job: Member {
     fn claim(&self, figures: &Figures) -> bool;
     /// What it may do.
     fn mode(&self) -> Mode;
+    /// How long it may run, when that is not the usual time.
+    fn limit(&self) -> Option<Duration>;
     /// The caller's side of it.
     fn caller(&self) -> Claim;
     /// Tells the caller the outcome.
@@ -103,6 +105,7 @@ pub(super) trait Job: Member {
 pub(super) struct Queued<T, F> {
     pub(super) attempt: Attempt<T, F>,
     pub(super) mode: Mode,
+    pub(super) limit: Option<Duration>,
     pub(super) reply: oneshot::Sender<Result<T>>,
     pub(super) claim: Claim,
     pub(super) called: Instant,
@@ -149,6 +152,10 @@ where
 
     fn mode(&self) -> Mode {
         self.mode
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        self.limit
     }
 
     fn caller(&self) -> Claim {

@@ -93,14 +93,19 @@ impl Driver {
     }
 
     /// Runs `work` in a transaction. A lone caller runs it on the spot; others share the writer's next commit.
-    pub(crate) async fn transact<T, F, Fut>(&self, work: F, under_way: i64) -> Result<T>
+    pub(crate) async fn transact<T, F, Fut>(
+        &self,
+        work: F,
+        limit: Option<Duration>,
+        under_way: i64,
+    ) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(Tx) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
         let mut attempt = Attempt::new(work);
-        if under_way == 1 && self.run_inline(&mut attempt) {
+        if under_way == 1 && limit.is_none() && self.run_inline(&mut attempt) {
             // A caller in a loop must not keep the runtime's other tasks from running, but yielding every time would
             // cost a wake-up of another thread each.
             if self.inline_runs.fetch_add(1, Ordering::Relaxed).is_multiple_of(INLINE_RUNS_PER_YIELD) {
@@ -108,11 +113,11 @@ impl Driver {
             }
             return attempt.into_outcome();
         }
-        self.enqueue(&self.shared.writes, &self.shared.write_gate, attempt, Mode::Write).await
+        self.enqueue(&self.shared.writes, &self.shared.write_gate, attempt, Mode::Write, limit).await
     }
 
     /// Runs `work` on a snapshot.
-    pub(crate) async fn read<T, F, Fut>(&self, work: F) -> Result<T>
+    pub(crate) async fn read<T, F, Fut>(&self, work: F, limit: Option<Duration>) -> Result<T>
     where
         T: Send + 'static,
         F: Fn(Tx) -> Fut + Send + 'static,
@@ -120,7 +125,7 @@ impl Driver {
     {
         // A database in memory has one connection; its reads take turns with the writes.
         let queue = if self.files.in_memory() { &self.shared.writes } else { &self.shared.reads };
-        self.enqueue(queue, &self.shared.read_gate, Attempt::new(work), Mode::Read).await
+        self.enqueue(queue, &self.shared.read_gate, Attempt::new(work), Mode::Read, limit).await
     }
 
     fn run_inline<T, F, Fut>(&self, attempt: &mut Attempt<T, F>) -> bool
@@ -149,6 +154,7 @@ impl Driver {
         gate: &Gate,
         attempt: Attempt<T, F>,
         mode: Mode,
+        limit: Option<Duration>,
     ) -> Result<T>
     where
         T: Send + 'static,
@@ -160,7 +166,7 @@ impl Driver {
         let (reply, mut answer) = oneshot::channel();
         let claim = Claim::default();
         let _abandon = AbandonOnDrop(claim.clone());
-        let job = Queued { attempt, mode, reply, claim: claim.clone(), called, _place: place };
+        let job = Queued { attempt, mode, limit, reply, claim: claim.clone(), called, _place: place };
         queue.push(Box::new(job))?;
         match tokio::time::timeout_at(deadline, &mut answer).await {
             Ok(answered) => answered.unwrap_or(Err(Error::Closed)),

@@ -21,7 +21,7 @@ fn read(session: &Session, job: &mut dyn Job) {
         return job.fail(failure::of(error));
     }
     session.attend(job.caller());
-    job.attempt(session, Mode::Read, None);
+    job.attempt(session, Mode::Read, job.limit());
     if session.is_in_transaction() {
         // Ending a read cannot fail in a way that matters to its result.
         drop(session.control("ROLLBACK"));

@@ -127,8 +127,8 @@ impl Writer {
         if has_neighbours && self.session.control("SAVEPOINT member").is_err() {
             return false;
         }
-        let mode = job.mode();
-        job.attempt(&self.session, mode, None);
+        let (mode, limit) = (job.mode(), job.limit());
+        job.attempt(&self.session, mode, limit);
         if !self.session.is_in_transaction() {
             return false;
         }
@@ -172,8 +172,8 @@ impl Writer {
         self.figures.groups_lost.increment();
         for mut job in members {
             self.figures.rerun.increment();
-            let mode = job.mode();
-            self.attempt_alone(&mut *job, mode, None);
+            let (mode, limit) = (job.mode(), job.limit());
+            self.attempt_alone(&mut *job, mode, limit);
             job.reply();
         }
     }
