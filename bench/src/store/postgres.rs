@@ -37,6 +37,8 @@ pub async fn run() -> Result<()> {
         }
     }
     println!("{}", table.render());
+    ours.close().await;
+    pool.close();
     tokio::task::spawn_blocking(move || drop((database, server))).await?;
     Ok(())
 }
