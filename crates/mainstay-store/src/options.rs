@@ -52,6 +52,7 @@ pub enum Isolation {
 /// How the transactions of one handle differ from the others of its store.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Manner {
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "SQLite is always serializable"))]
     pub(crate) isolation: Isolation,
     /// The time one may run, when it is not the usual.
     pub(crate) limit: Option<Duration>,
