@@ -100,25 +100,16 @@ fn first_line(refused: &clap::Error) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
-macro_rules! codes {
-    ($($name:ident $code:literal $meaning:literal $remedy:literal;)*) => {
-        $(static $name: ErrorCode = ErrorCode {
-            code: $code, status: 500, retryable: false, meaning: $meaning, remedy: $remedy,
-        };)*
-
-        /// Every code of the program's own, besides those of its configuration.
-        pub static CODES: &[&ErrorCode] = &[$(&$name),*];
-    };
-}
-
-codes! {
-    USAGE_INVALID "CLI_USAGE_INVALID"
+mainstay::core::codes! {
+    /// Every code of the program's own, besides those of its configuration.
+    pub static CODES:
+    USAGE_INVALID "CLI_USAGE_INVALID" 500 false
         "The command line cannot be understood."
         "Run `mainstay help`, or the verb with --help.";
-    IO_FAILED "CLI_IO_FAILED"
+    IO_FAILED "CLI_IO_FAILED" 500 false
         "A file or stream that the program itself reads or writes failed."
         "Check that the place named exists, has room, and that this user may write there.";
-    REFERENCE_STALE "CLI_REFERENCE_STALE"
+    REFERENCE_STALE "CLI_REFERENCE_STALE" 500 false
         "Generated pages under docs/ differ from what this program would generate."
         "Run `mainstay reference` in the repository's root and commit what it writes.";
 }

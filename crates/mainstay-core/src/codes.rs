@@ -20,6 +20,33 @@ pub struct ErrorCode {
     pub remedy: &'static str,
 }
 
+/// Writes a crate's table of codes: a static for each, and all of them under one name.
+///
+/// ```
+/// mainstay_core::codes! {
+///     /// Every code of the kitchen.
+///     pub static CODES:
+///     OVEN_COLD "OVEN_COLD" 503 true
+///         "The oven is not hot yet."
+///         "Wait until it is.";
+/// }
+/// assert_eq!(CODES[0].code, OVEN_COLD.code);
+/// ```
+#[macro_export]
+macro_rules! codes {
+    (
+        $(#[$meta:meta])* pub static $table:ident:
+        $($name:ident $code:literal $status:literal $retryable:literal $meaning:literal $remedy:literal;)*
+    ) => {
+        $(static $name: $crate::codes::ErrorCode = $crate::codes::ErrorCode {
+            code: $code, status: $status, retryable: $retryable, meaning: $meaning, remedy: $remedy,
+        };)*
+
+        $(#[$meta])*
+        pub static $table: &[&$crate::codes::ErrorCode] = &[$(&$name),*];
+    };
+}
+
 /// All codes of a program, by name.
 #[derive(Debug, Default)]
 pub struct Register(BTreeMap<&'static str, &'static ErrorCode>);

@@ -285,18 +285,9 @@ impl From<Hit> for Error {
     }
 }
 
-macro_rules! codes {
-    ($($name:ident $code:literal $status:literal $retryable:literal $meaning:literal $remedy:literal;)*) => {
-        $(static $name: ErrorCode = ErrorCode {
-            code: $code, status: $status, retryable: $retryable, meaning: $meaning, remedy: $remedy,
-        };)*
-
-        /// Every code the store answers with.
-        pub static CODES: &[&ErrorCode] = &[$(&$name),*];
-    };
-}
-
-codes! {
+mainstay_core::codes! {
+    /// Every code the store answers with.
+    pub static CODES:
     URL_INVALID "STORE_URL_INVALID" 500 false
         "The store URL cannot be understood."
         "Write sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE.";

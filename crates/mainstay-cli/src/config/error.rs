@@ -162,34 +162,25 @@ fn suggestion(meant: Option<String>, introduction: &str, known: &[String]) -> St
     format!("{question}{introduction}: {known}.")
 }
 
-macro_rules! codes {
-    ($($name:ident $code:literal $meaning:literal $remedy:literal;)*) => {
-        $(static $name: ErrorCode = ErrorCode {
-            code: $code, status: 500, retryable: false, meaning: $meaning, remedy: $remedy,
-        };)*
-
-        /// Every code that a configuration can be refused with, besides those of store URLs.
-        pub static CODES: &[&ErrorCode] = &[$(&$name),*];
-    };
-}
-
-codes! {
-    NOT_FOUND "CONFIG_NOT_FOUND"
+mainstay::core::codes! {
+    /// Every code that a configuration can be refused with, besides those of store URLs.
+    pub static CODES:
+    NOT_FOUND "CONFIG_NOT_FOUND" 500 false
         "The configuration file named by --config does not exist."
         "Correct the path, or leave --config out: ./mainstay.toml is read when it exists, and everything has a default.";
-    UNREADABLE "CONFIG_UNREADABLE"
+    UNREADABLE "CONFIG_UNREADABLE" 500 false
         "The configuration file exists but cannot be read."
         "Check that it is a file, at most 1 MiB large, and that this user may read it.";
-    SYNTAX_INVALID "CONFIG_SYNTAX_INVALID"
+    SYNTAX_INVALID "CONFIG_SYNTAX_INVALID" 500 false
         "The configuration file is not valid TOML."
         "Mend the line that is named; text stands in double quotes, and every line is `key = value` or `[section]`.";
-    UNKNOWN_SECTION "CONFIG_UNKNOWN_SECTION"
+    UNKNOWN_SECTION "CONFIG_UNKNOWN_SECTION" 500 false
         "The configuration has a section that this version does not know."
         "Correct its name, remove it, or use the version of Mainstay it was written for.";
-    UNKNOWN_KEY "CONFIG_UNKNOWN_KEY"
+    UNKNOWN_KEY "CONFIG_UNKNOWN_KEY" 500 false
         "The configuration file or the environment sets something that this version does not know."
         "Correct the name or remove it; docs/reference/configuration.md lists every key and variable.";
-    INVALID_VALUE "CONFIG_INVALID_VALUE"
+    INVALID_VALUE "CONFIG_INVALID_VALUE" 500 false
         "A setting has a value of the wrong kind or outside of its range."
         "Write a value that the message allows, or leave the setting out to get its default.";
 }

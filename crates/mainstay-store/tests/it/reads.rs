@@ -1,14 +1,11 @@
 //! Reads: they have a limit, stop when nobody waits for them, and do not keep the log of SQLite growing for ever.
 
+use crate::notes::ENDLESS;
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::stores::{Kind, for_each_kind};
 use std::time::Duration;
 
 const PAGE_OF_TEXT: usize = 3_000;
-
-/// Keeps a read busy until it is stopped.
-const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) \
-                       SELECT count(*) FROM n";
 
 async fn with_table(options: Options) -> Store {
     let store = options.open().await.unwrap();
