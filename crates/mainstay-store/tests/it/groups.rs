@@ -2,6 +2,7 @@
 
 use mainstay_store::{Error, Options, Result, Store, Tx, params};
 use mainstay_testkit::stores::{Kind, for_each_kind};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -123,6 +124,49 @@ fn lone_failure(work: Mischief, loses_the_group: bool) -> &'static str {
     });
     let told = told.lock().unwrap();
     *told
+}
+
+#[test]
+fn savepoints_are_used_only_while_members_fail_after_writing() {
+    for_each_kind(&[Kind::SqliteFile], async |place| {
+        let store = with_tables(place.options()).await;
+        let runs = Arc::new(AtomicI64::new(0));
+        let group = async |culprit: Option<i64>, writes_first: bool, base: i64| {
+            let (hold, holder) = hold_writer(&store).await;
+            let before = runs.load(Ordering::Relaxed);
+            let mut members = Vec::new();
+            for number in 0..MEMBERS {
+                let (caller, runs) = (store.clone(), runs.clone());
+                members.push(tokio::spawn(async move {
+                    caller
+                        .transact_with(runs, move |tx, runs| async move {
+                            runs.fetch_add(1, Ordering::Relaxed);
+                            let is_culprit = culprit == Some(number);
+                            if writes_first || !is_culprit {
+                                tx.execute("INSERT INTO notes (id) VALUES ($1)", params![base + number])
+                                    .await?;
+                            }
+                            if is_culprit { Err(Error::application("no")) } else { Ok(()) }
+                        })
+                        .await
+                }));
+                wait_for_queue(&store, number + 1).await;
+            }
+            drop(hold);
+            holder.await.unwrap().unwrap();
+            for (number, member) in (0..).zip(members) {
+                assert_eq!(member.await.unwrap().is_err(), culprit == Some(number));
+            }
+            runs.load(Ordering::Relaxed) - before
+        };
+        assert_eq!(group(None, true, 1_000).await, MEMBERS, "nobody fails: each runs once");
+        assert_eq!(group(Some(CULPRIT), false, 2_000).await, MEMBERS, "nothing to take back: each runs once");
+        let spoilt = group(Some(CULPRIT), true, 3_000).await;
+        assert_eq!(spoilt, MEMBERS + CULPRIT + 1, "those up to the culprit run again");
+        assert_eq!(group(Some(CULPRIT), true, 4_000).await, MEMBERS, "now there are savepoints");
+        assert_eq!(ids(&store).await.len() as i64, 4 * MEMBERS - 3);
+        assert_eq!(store.figures().groups_lost.get(), 0);
+    });
 }
 
 #[test]

@@ -34,6 +34,8 @@ struct Current {
     failure: Option<String>,
     /// Whether it was stopped because its time was up.
     is_late: bool,
+    /// Whether a statement that may have changed something was begun.
+    has_written: bool,
     wakes: Vec<Topic>,
 }
 
@@ -44,6 +46,8 @@ pub(super) struct End {
     pub(super) failure: Option<String>,
     /// Whether it was stopped because its time was up.
     pub(super) is_late: bool,
+    /// Whether there may be something to take back.
+    pub(super) has_written: bool,
     pub(super) wakes: Vec<Topic>,
 }
 
@@ -137,7 +141,14 @@ impl Session {
         let limit = limit.unwrap_or(connection.limit);
         connection.tickets += 1;
         let ticket = connection.tickets;
-        connection.current = Some(Current { ticket, mode, failure: None, is_late: false, wakes: Vec::new() });
+        connection.current = Some(Current {
+            ticket,
+            mode,
+            failure: None,
+            is_late: false,
+            has_written: false,
+            wakes: Vec::new(),
+        });
         let watch = &connection.watch;
         let now = watch.now_us();
         watch.began_us.store(now, Ordering::Relaxed);
@@ -159,6 +170,7 @@ impl Session {
         current.map_or_else(End::default, |current| End {
             failure: current.failure,
             is_late: current.is_late,
+            has_written: current.has_written,
             wakes: current.wakes,
         })
     }
@@ -267,12 +279,13 @@ impl Connection {
     fn execute<P: AsRef<[Value]>>(&mut self, sql: &str, rows: &[P], mode: Mode) -> Result<u64> {
         let statement = self.statements.get(sql)?;
         rows.iter().try_for_each(|params| statement.check(params.as_ref()))?;
-        let mut changed = 0;
+        let (mut changed, mut has_written) = (0, false);
         let result = self.db.prepare_cached(&statement.sqlite_text).and_then(|mut prepared| {
             for params in rows {
                 if mode == Mode::Read && !prepared.readonly() {
                     return Ok(false);
                 }
+                has_written |= !prepared.readonly();
                 bind(&mut prepared, params.as_ref())?;
                 let mut results = prepared.raw_query();
                 while results.next()?.is_some() {}
@@ -283,16 +296,19 @@ impl Connection {
             }
             Ok(true)
         });
+        self.mark_written(has_written);
         self.finish(result, &statement)?.then_some(changed).ok_or_else(|| read_only(&statement))
     }
 
     fn query(&mut self, sql: &str, params: &[Value], mode: Mode) -> Result<Vec<Row>> {
         let statement = self.statements.get(sql)?;
         statement.check(params)?;
+        let mut has_written = false;
         let result = self.db.prepare_cached(&statement.sqlite_text).and_then(|mut prepared| {
             if mode == Mode::Read && !prepared.readonly() {
                 return Ok(None);
             }
+            has_written |= !prepared.readonly();
             bind(&mut prepared, params)?;
             let mut results = prepared.raw_query();
             let mut rows = Vec::new();
@@ -306,7 +322,15 @@ impl Connection {
             }
             Ok(Some(rows))
         });
+        self.mark_written(has_written);
         self.finish(result, &statement)?.ok_or_else(|| read_only(&statement))
+    }
+
+    /// Also when the statement failed: `OR FAIL` keeps what it did before it failed.
+    fn mark_written(&mut self, has_written: bool) {
+        if let Some(current) = &mut self.current {
+            current.has_written |= has_written;
+        }
     }
 
     fn finish<T>(&self, result: rusqlite::Result<T>, statement: &Statement) -> Result<T> {

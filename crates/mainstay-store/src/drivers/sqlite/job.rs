@@ -19,11 +19,19 @@ pub(super) enum Mode {
     Write,
 }
 
+/// What a run did, whatever came of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ran {
+    /// Its time was enough.
+    pub(super) is_in_time: bool,
+    /// There may be something to take back.
+    pub(super) has_written: bool,
+}
+
 /// Something that runs in a transaction, perhaps more than once, and remembers how its last run ended.
 pub(super) trait Member: Send {
-    /// Runs it on a connection with an open transaction, for at most `limit` or the usual time; false when that
-    /// was not enough.
-    fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> bool;
+    /// Runs it on a connection with an open transaction, for at most `limit` or the usual time.
+    fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> Ran;
     /// Whether the last run ended well.
     fn is_ok(&self) -> bool;
     /// Replaces the outcome of the last run.
@@ -55,7 +63,7 @@ where
     F: Fn(Tx) -> Fut + Send,
     Fut: Future<Output = Result<T>> + Send,
 {
-    fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> bool {
+    fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> Ran {
         // The previous run's value belongs to a transaction that never was.
         self.outcome = None;
         let tx = Tx(Link::Sqlite(session.open(mode, limit)));
@@ -71,7 +79,7 @@ where
             (Ok(_), Some(failure)) => Err(Error::TransactionFailed(failure)),
             (result, _) => result,
         });
-        !end.is_late
+        Ran { is_in_time: !end.is_late, has_written: end.has_written }
     }
 
     fn is_ok(&self) -> bool {
@@ -119,7 +127,7 @@ where
     F: Send,
     Attempt<T, F>: Member,
 {
-    fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> bool {
+    fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> Ran {
         self.attempt.attempt(session, mode, limit)
     }
 

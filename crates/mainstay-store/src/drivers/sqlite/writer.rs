@@ -1,4 +1,9 @@
-//! The one writer: runs what waits, each in a savepoint, and ends all of it with one commit.
+//! The one writer: runs what waits, one after another, and ends all of it with one commit.
+//!
+//! A savepoint around each member would protect its neighbours from its failure, but costs a third of a small
+//! transaction: every page it touches is copied. So members run without, as long as nobody fails after a write.
+//! When one does, what there is of the group is rolled back and run again with savepoints, and so are the groups that
+//! follow, for a while.
 //!
 //! Outcomes are told only after that commit, also those of members that failed: a member may have failed because
 //! of what a neighbour wrote, and a neighbour's writes are not real before they are committed. When the shared
@@ -24,6 +29,9 @@ const MAX_COLLECTING: Duration = Duration::from_millis(10);
 /// Longest time that statements may keep a thread of the runtime, which then neither polls sockets nor timers.
 const INLINE_LIMIT: Duration = Duration::from_millis(2);
 
+/// How many groups are run carefully after one was spoilt: where members fail, more of them will.
+const CAREFUL_GROUPS: u32 = 64;
+
 /// The connection that writes.
 pub(super) struct Writer {
     session: Session,
@@ -31,9 +39,22 @@ pub(super) struct Writer {
     hub: Arc<Hub>,
     failpoints: Failpoints,
     usual_time: Duration,
+    /// How many of the next groups run in savepoints from the start.
+    careful_groups: u32,
     /// A commit failed in a way that may have left its frames in the log; nothing may be written before that is
     /// cleared up.
     is_suspect: bool,
+}
+
+/// What a member left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// The transaction, with what it wrote if it ended well and nothing otherwise.
+    Intact,
+    /// The transaction, with something in it that must be taken back.
+    Spoilt,
+    /// No transaction.
+    Lost,
 }
 
 /// Why a commit did not succeed.
@@ -51,7 +72,15 @@ impl Writer {
         hub: Arc<Hub>,
         failpoints: Failpoints,
     ) -> Self {
-        Self { session, figures, hub, failpoints, usual_time: Duration::ZERO, is_suspect: false }
+        Self {
+            session,
+            figures,
+            hub,
+            failpoints,
+            usual_time: Duration::ZERO,
+            careful_groups: 0,
+            is_suspect: false,
+        }
     }
 
     /// Lets the file go.
@@ -79,10 +108,10 @@ impl Writer {
             member.fail(error);
             return true;
         }
-        let is_in_time = member.attempt(&self.session, mode, limit);
+        let ran = member.attempt(&self.session, mode, limit);
         if !member.is_ok() {
             self.roll_back();
-            return is_in_time;
+            return ran.is_in_time;
         }
         match self.commit() {
             Ok(()) => self.wake(member.wakes()),
@@ -101,10 +130,21 @@ impl Writer {
         let mut members: Vec<Box<dyn Job>> = Vec::new();
         let mut upcoming = Some(first);
         let mut is_intact = true;
+        let mut is_careful = self.careful_groups > 0;
+        self.careful_groups = self.careful_groups.saturating_sub(1);
         while let Some(mut job) = upcoming.take() {
             if job.claim(&self.figures) {
-                is_intact = self.attempt_in_group(&mut *job, !members.is_empty());
+                let left = self.attempt_in_group(&mut *job, !members.is_empty(), is_careful);
                 members.push(job);
+                if left == Left::Spoilt {
+                    is_careful = true;
+                    self.careful_groups = CAREFUL_GROUPS;
+                }
+                is_intact = match left {
+                    Left::Intact => true,
+                    Left::Spoilt => self.attempt_carefully(&mut members),
+                    Left::Lost => false,
+                };
             }
             if is_intact && members.len() < MAX_MEMBERS && began.elapsed() < MAX_COLLECTING {
                 upcoming = next();
@@ -121,24 +161,39 @@ impl Writer {
         self.usual_time = (self.usual_time * 7 + began.elapsed()) / 8;
     }
 
-    /// Runs a member beside others; false when that cost them their transaction.
-    fn attempt_in_group(&mut self, job: &mut dyn Job, has_neighbours: bool) -> bool {
+    /// Runs a member beside others, in a savepoint when there is reason to be careful.
+    fn attempt_in_group(&self, job: &mut dyn Job, has_neighbours: bool, is_careful: bool) -> Left {
         // The first has nobody to protect: if it fails, everything so far is rolled back.
-        if has_neighbours && self.session.control("SAVEPOINT member").is_err() {
-            return false;
+        let is_guarded = has_neighbours && is_careful;
+        if is_guarded && self.session.control("SAVEPOINT member").is_err() {
+            return Left::Lost;
         }
         let (mode, limit) = (job.mode(), job.limit());
-        job.attempt(&self.session, mode, limit);
+        let ran = job.attempt(&self.session, mode, limit);
         if !self.session.is_in_transaction() {
-            return false;
+            return Left::Lost;
         }
         let control = |sql| self.session.control(sql);
-        match (job.is_ok(), has_neighbours) {
-            (true, false) => true,
-            (true, true) => control("RELEASE member").is_ok(),
-            (false, true) => control("ROLLBACK TO member").and_then(|()| control("RELEASE member")).is_ok(),
-            (false, false) => control("ROLLBACK").and_then(|()| control("BEGIN IMMEDIATE")).is_ok(),
-        }
+        let settled = match (job.is_ok(), is_guarded) {
+            (true, true) => control("RELEASE member"),
+            (false, true) => control("ROLLBACK TO member").and_then(|()| control("RELEASE member")),
+            (true, false) => Ok(()),
+            (false, false) if !ran.has_written => Ok(()),
+            (false, false) if has_neighbours => return Left::Spoilt,
+            (false, false) => control("ROLLBACK").and_then(|()| control("BEGIN IMMEDIATE")),
+        };
+        if settled.is_ok() { Left::Intact } else { Left::Lost }
+    }
+
+    /// Takes back what a member left among its neighbours, and runs all of them again, each in a savepoint; false when
+    /// even that cost them their transaction.
+    fn attempt_carefully(&self, members: &mut [Box<dyn Job>]) -> bool {
+        self.roll_back();
+        self.figures.rerun.add(members.len() as u64);
+        self.session.control("BEGIN IMMEDIATE").is_ok()
+            && (0..)
+                .zip(members)
+                .all(|(number, job)| self.attempt_in_group(&mut **job, number > 0, true) == Left::Intact)
     }
 
     fn conclude(&mut self, mut members: Vec<Box<dyn Job>>, ended: std::result::Result<(), Failure>) {
