@@ -2,6 +2,7 @@
 
 use crate::program::Folder;
 use mainstay::prelude::*;
+use mainstay_testkit::postgres::Postgres;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,17 @@ async fn a_schema_of_a_newer_version() {
         ");
     assert_eq!(std::fs::read(&path).unwrap(), before, "nothing was written");
     assert_eq!(folder.files(), ["mainstay.db"]);
+}
+
+#[test]
+fn a_server_that_grants_nothing() {
+    let database = Postgres::shared().unwrap().database().unwrap();
+    let url = database.limited_user().unwrap();
+    let folder = Folder::new();
+    let answer = folder.run(&format!("migrate --store {url}"));
+    answer.assert_failed(1, "STORE_PERMISSION_DENIED");
+    assert!(answer.stderr.contains("GRANT"), "{}", answer.stderr);
+    assert_eq!(folder.files(), [""; 0]);
 }
 
 #[test]
