@@ -2,7 +2,7 @@
 
 use super::failure::Cause;
 use super::pooled::Pooled;
-use super::transaction::{Failed, Handle, Link, Rest};
+use super::transaction::{Begin, Failed, Handle, Link, Rest};
 use super::{Driver, failure};
 use crate::guarded::guarded;
 use crate::tx::Link as TxLink;
@@ -73,7 +73,8 @@ impl Driver {
         Fut: Future<Output = Result<T>>,
     {
         let link = Link::Pooled(Arc::new(Pooled::new(connection, self.server.clone())));
-        let handle = Handle::new(link, Some(kind.begin(limit.is_some())), self.statements.clone());
+        let begin = Begin { sql: kind.begin(limit.is_some()), is_sent_along: kind == Kind::Read };
+        let handle = Handle::new(link, Some(begin), self.statements.clone());
         let limit = limit.unwrap_or(usual);
         let cleanup = Cleanup(handle.clone());
         let tx = Tx(TxLink::Postgres(handle.clone()));

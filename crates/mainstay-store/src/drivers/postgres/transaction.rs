@@ -8,6 +8,7 @@ use crate::sql::{Cache, Statement};
 use crate::{Error, Result, Row, Topic, Value};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::OnceCell;
 use tokio_postgres::types::ToSql;
 
 /// The statements that this store has read so far.
@@ -27,13 +28,25 @@ pub(crate) struct Handle(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     statements: Arc<Statements>,
+    begin: Option<Begin>,
+    is_begun: OnceCell<()>,
+}
+
+/// How a transaction is opened, when its first operation asks for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begin {
+    pub(super) sql: &'static str,
+    /// Whether statements may be sent before the server has answered: one round trip less. Should BEGIN fail all the
+    /// same (somebody cancels it, the server was paused beyond its own limits), they run outside of a transaction,
+    /// which is harmless for those that only read and for no others.
+    pub(super) is_sent_along: bool,
 }
 
 struct State {
     /// Where statements go; nothing once the transaction is over.
     link: Option<Link>,
-    /// The statement that opens the transaction, until the first operation takes it along.
-    begin: Option<&'static str>,
+    /// Whether BEGIN was sent, or there is none to send.
+    has_begun: bool,
     outstanding: usize,
     is_left_running: bool,
     failure: Option<Failed>,
@@ -68,16 +81,16 @@ pub(super) struct Rest {
 }
 
 impl Handle {
-    pub(super) fn new(link: Link, begin: Option<&'static str>, statements: Arc<Statements>) -> Self {
+    pub(super) fn new(link: Link, begin: Option<Begin>, statements: Arc<Statements>) -> Self {
         let state = State {
             link: Some(link),
-            begin,
+            has_begun: begin.is_none(),
             outstanding: 0,
             is_left_running: false,
             failure: None,
             wakes: BTreeSet::new(),
         };
-        Self(Arc::new(Shared { state: Mutex::new(state), statements }))
+        Self(Arc::new(Shared { state: Mutex::new(state), statements, begin, is_begun: OnceCell::new() }))
     }
 
     /// Whether an operation is on its way.
@@ -90,7 +103,7 @@ impl Handle {
         let mut state = self.state();
         Some(Rest {
             link: state.link.take()?,
-            has_begun: state.begin.is_none(),
+            has_begun: state.has_begun,
             failure: state.failure.take(),
             wakes: std::mem::take(&mut state.wakes),
             outstanding: state.outstanding,
@@ -126,23 +139,23 @@ impl Handle {
 
     async fn operate<P: AsRef<[Value]>>(&self, sql: &str, rows: &[P], wanted: Yield) -> Result<Done> {
         let mut operation = self.start()?;
-        let (link, begin) = (operation.link.clone(), operation.begin.take());
+        let link = operation.link.clone();
         let result = async {
             let statement = self.0.statements.get(sql)?;
             rows.iter().try_for_each(|params| statement.check(params.as_ref()))?;
             match &link {
                 Link::Pooled(connection) => {
-                    // BEGIN and the first statement travel together: the server takes them in this order.
-                    let opening = async {
-                        match begin {
-                            Some(sql) => connection.batch_execute(sql).await,
-                            None => Ok(()),
-                        }
-                    };
+                    let opening = self.open(connection);
                     let running = run(connection, &statement, rows, wanted);
-                    let (opened, done) = tokio::join!(biased; opening, running);
-                    opened.map_err(Problem::from)?;
-                    done
+                    if self.0.begin.is_some_and(|begin| begin.is_sent_along) {
+                        // Polled in this order, they are sent in this order.
+                        let (opened, done) = tokio::join!(biased; opening, running);
+                        opened?;
+                        done
+                    } else {
+                        opening.await?;
+                        running.await
+                    }
                 }
                 Link::Borrowed(borrowed) => borrowed.run(statement, rows, wanted).await,
             }
@@ -155,6 +168,14 @@ impl Handle {
         })
     }
 
+    /// Opens the transaction on the server, once, whoever asks first.
+    async fn open(&self, connection: &Pooled) -> std::result::Result<(), Problem> {
+        if let Some(begin) = self.0.begin {
+            self.0.is_begun.get_or_try_init(|| connection.batch_execute(begin.sql)).await?;
+        }
+        Ok(())
+    }
+
     fn start(&self) -> Result<Operation> {
         let mut state = self.state();
         let link = state.link.clone().ok_or(Error::TransactionClosed)?;
@@ -162,7 +183,8 @@ impl Handle {
             return Err(Error::TransactionFailed(failure.reason.clone()));
         }
         state.outstanding += 1;
-        Ok(Operation { link, begin: state.begin.take(), handle: self.clone(), is_finished: false })
+        state.has_begun = true;
+        Ok(Operation { link, handle: self.clone(), is_finished: false })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -180,7 +202,6 @@ impl std::fmt::Debug for Handle {
 /// error, COMMIT would quietly roll back. So the transaction fails then.
 struct Operation {
     link: Link,
-    begin: Option<&'static str>,
     handle: Handle,
     is_finished: bool,
 }

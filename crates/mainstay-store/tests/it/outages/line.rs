@@ -164,3 +164,23 @@ fn a_node_that_fell_silent_lets_go_of_its_locks() {
         eprintln!("the lock of a silent node was free after {:?}", began.elapsed());
     });
 }
+
+#[test]
+fn a_write_is_sent_only_after_its_begin_was_answered() {
+    const DELAY: Duration = Duration::from_millis(50);
+    on_postgres(async |place| {
+        let line = Line::to(&place);
+        let store = line.options().connections(1).open().await.unwrap();
+        create_pairs(&store).await;
+        let insert = async |tx: mainstay_store::Tx, id: i64| {
+            tx.execute("INSERT INTO pairs (id, half) VALUES ($1, 0)", mainstay_store::params![id]).await
+        };
+        store.transact_with(1, insert).await.unwrap();
+        line.proxy.delay(DELAY);
+        let began = std::time::Instant::now();
+        store.transact_with(2, insert).await.unwrap();
+        // BEGIN, INSERT and COMMIT, there and back. An INSERT that overtook a BEGIN which then fails, because somebody
+        // cancels it or the server was paused, would commit by itself.
+        assert!(began.elapsed() >= 6 * DELAY, "{:?}", began.elapsed());
+    });
+}
