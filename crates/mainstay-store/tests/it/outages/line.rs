@@ -172,12 +172,12 @@ fn a_write_is_sent_only_after_its_begin_was_answered() {
         let line = Line::to(&place);
         let store = line.options().connections(1).open().await.unwrap();
         create_pairs(&store).await;
-        let insert = async |tx: mainstay_store::Tx, id: i64| {
-            tx.execute("INSERT INTO pairs (id, half) VALUES ($1, 0)", mainstay_store::params![id]).await
+        let insert = async |tx: Tx, id: i64| {
+            tx.execute("INSERT INTO pairs (id, half) VALUES ($1, 0)", params![id]).await
         };
         store.transact_with(1, insert).await.unwrap();
         line.proxy.delay(DELAY);
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         store.transact_with(2, insert).await.unwrap();
         // BEGIN, INSERT and COMMIT, there and back. An INSERT that overtook a BEGIN which then fails, because somebody
         // cancels it or the server was paused, would commit by itself.
