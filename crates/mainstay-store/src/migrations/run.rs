@@ -161,7 +161,8 @@ impl History {
                     known,
                 });
             }
-            let Some(step) = component.steps.get(entry.step.number as usize - 1) else { continue };
+            let step = entry.step.number.checked_sub(1).and_then(|index| component.steps.get(index as usize));
+            let Some(step) = step else { continue };
             if entry.fingerprint != fingerprint(step, is_postgres) {
                 return Err(Error::MigrationChanged {
                     component: component.name.to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::notes::{create_table, ids, insert, with_table};
 use mainstay_store::{Constraint, Error, Isolation, Result, Store, Topic, Tx, params};
-use mainstay_testkit::stores::{Kind, for_each_lasting_store, for_each_store};
+use mainstay_testkit::stores::{Kind, for_each_kind, for_each_lasting_store, for_each_store};
 use std::time::Duration;
 
 #[test]
@@ -180,6 +180,42 @@ fn a_tx_is_refused_outside_of_its_closure() {
         store.transact(async |tx| insert(&tx, 2).await).await.unwrap();
         assert_eq!(insert(&escaped, 3).await.unwrap_err().code(), "STORE_TRANSACTION_CLOSED");
         assert_eq!(ids(&store).await, [2]);
+    });
+}
+
+/// On PostgreSQL; on SQLite no operation outlasts the poll that began it.
+#[test]
+fn an_operation_still_running_elsewhere_undoes_the_transaction() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let store = with_table(&place).await;
+        // Prepares the statement or leaves that to the one that escapes.
+        for is_prepared in [false, true] {
+            let store = if is_prepared { store.clone() } else { place.open().await };
+            let (sender, mut escaped) = tokio::sync::mpsc::unbounded_channel();
+            let escapes = store.transact_with(sender, async |tx, sender| {
+                tx.query("SELECT 1", &[]).await?;
+                let elsewhere = tx.clone();
+                let mut running = Box::pin(async move { insert(&elsewhere, 1).await });
+                std::future::poll_fn(|context| {
+                    assert!(running.as_mut().poll(context).is_pending());
+                    std::task::Poll::Ready(())
+                })
+                .await;
+                assert!(sender.send(running).is_ok());
+                Ok(())
+            });
+            assert_eq!(escapes.await.unwrap_err().code(), "STORE_TRANSACTION_ESCAPED");
+            let running = escaped.recv().await.unwrap();
+            let late = tokio::time::timeout(Duration::from_secs(10), running).await.unwrap();
+            // Whatever it is told, it did nothing that lasts.
+            drop(late);
+            assert_eq!(ids(&store).await, [] as [i64; 0]);
+            let insert_and_undo = async |tx: Tx| {
+                insert(&tx, 2).await?;
+                Err::<(), _>(Error::application("only prepared"))
+            };
+            store.transact(insert_and_undo).await.unwrap_err();
+        }
     });
 }
 

@@ -82,12 +82,17 @@ impl Driver {
         let Ok(result) = tokio::time::timeout(limit, running).await else {
             return Ended::Failed(Error::Timeout { limit_ms: limit.as_millis() as u64 });
         };
-        let value = match (result, handle.is_busy()) {
-            (Ok(value), false) => value,
-            (Ok(_), true) => return Ended::Failed(Error::TransactionEscaped),
-            (Err(error), _) => return self.abandon(&handle, error).await,
+        let value = match result {
+            Ok(value) => value,
+            Err(error) => return self.abandon(&handle, error).await,
         };
         let Some(rest) = handle.end() else { return Ended::Failed(Error::TransactionClosed) };
+        // Asked only now, when nothing new can begin: an operation that another task began a moment ago must not find
+        // itself behind the COMMIT.
+        if rest.outstanding > 0 {
+            roll_back_later(rest);
+            return Ended::Failed(Error::TransactionEscaped);
+        }
         // From here on a dropped future leaves the COMMIT to the server: it happens or it does not.
         let ended = match &rest.failure {
             Some(failed) => {

@@ -146,7 +146,7 @@ impl Handle {
             match &link {
                 Link::Pooled(connection) => {
                     let opening = self.open(connection);
-                    let running = run(connection, &statement, rows, wanted);
+                    let running = self.run(connection, &statement, rows, wanted);
                     if self.0.begin.is_some_and(|begin| begin.is_sent_along) {
                         // Polled in this order, they are sent in this order.
                         let (opened, done) = tokio::join!(biased; opening, running);
@@ -174,6 +174,22 @@ impl Handle {
             self.0.is_begun.get_or_try_init(|| connection.batch_execute(begin.sql)).await?;
         }
         Ok(())
+    }
+
+    /// Runs a statement on a pooled connection, where it stays prepared.
+    async fn run<P: AsRef<[Value]>>(
+        &self,
+        connection: &Pooled,
+        statement: &Statement,
+        rows: &[P],
+        wanted: Yield,
+    ) -> std::result::Result<Done, Problem> {
+        let prepared = connection.prepare_cached(&statement.text).await?;
+        // Preparing took a while; in a task that outlived its transaction the statement would commit by itself.
+        if self.state().link.is_none() {
+            return Err(Error::TransactionClosed.into());
+        }
+        run_prepared(connection, &prepared, statement, rows, wanted).await
     }
 
     fn start(&self) -> Result<Operation> {
@@ -269,17 +285,6 @@ impl From<tokio_postgres::Error> for Problem {
     fn from(error: tokio_postgres::Error) -> Self {
         Self { error: failure::of(&error), cause: Cause::of(&error) }
     }
-}
-
-/// Runs a statement on a pooled connection, where it stays prepared.
-async fn run<P: AsRef<[Value]>>(
-    connection: &Pooled,
-    statement: &Statement,
-    rows: &[P],
-    wanted: Yield,
-) -> std::result::Result<Done, Problem> {
-    let prepared = connection.prepare_cached(&statement.text).await?;
-    run_prepared(connection, &prepared, statement, rows, wanted).await
 }
 
 /// How many executions of one statement are on the wire at once.
