@@ -150,6 +150,10 @@ impl Writer {
                 upcoming = next();
             }
         }
+        if members.is_empty() {
+            // Everyone who waited has gone away.
+            return self.roll_back();
+        }
         let lost = || Failure::RolledBack(Error::Io("the shared transaction was lost".to_owned()));
         let ended = if is_intact { self.commit() } else { Err(lost()) };
         self.figures.group_size.record(members.len() as u64);
