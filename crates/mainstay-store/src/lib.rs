@@ -32,6 +32,7 @@
 compile_error!("mainstay-store needs at least one of its drivers: enable feature `sqlite` or `postgres`");
 
 mod drivers;
+mod epilogue;
 mod error;
 mod figures;
 mod gate;
@@ -48,6 +49,7 @@ mod wakeups;
 
 #[cfg(feature = "postgres")]
 pub use drivers::postgres::Lent;
+pub use epilogue::{Ending, Epilogue};
 pub use error::{CODES, Constraint, Error, Result};
 pub use figures::Figures;
 pub use location::Location;

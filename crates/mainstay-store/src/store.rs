@@ -1,11 +1,15 @@
 //! The store as its users see it.
 
 use crate::drivers::Driver;
+use crate::epilogue::concluding;
 use crate::figures::Figures;
 use crate::migrations::{self, Report};
 use crate::options::Manner;
 use crate::wakeups::Hub;
 use crate::{Error, Isolation, Listener, Location, Options, Result, Topic, Tx};
+use mainstay_core::clock::Clock;
+use mainstay_core::failpoints::Failpoints;
+use mainstay_core::random::Random;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -23,6 +27,9 @@ struct Inner {
     location: Location,
     figures: Arc<Figures>,
     hub: Arc<Hub>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    failpoints: Failpoints,
 }
 
 impl Store {
@@ -35,8 +42,10 @@ impl Store {
         let location = Location::parse(&options.url)?;
         let (figures, hub) = (Arc::new(Figures::default()), Arc::new(Hub::default()));
         let driver = Driver::open(&location, &options, &figures, &hub).await?;
-        let store =
-            Self { inner: Arc::new(Inner { driver, location, figures, hub }), manner: Manner::default() };
+        let (clock, random) = (options.clock.clone(), options.random.clone());
+        let failpoints = options.failpoints.clone();
+        let inner = Inner { driver, location, figures, hub, clock, random, failpoints };
+        let store = Self { inner: Arc::new(inner), manner: Manner::default() };
         let report = migrations::run(&store, &options).await?;
         store.inner.driver.opened();
         for step in &report.applied {
@@ -54,7 +63,7 @@ impl Store {
     {
         let figures = &self.inner.figures;
         let (_in_flight, under_way) = figures.enter();
-        let result = self.inner.driver.transact(work, self.manner, under_way).await;
+        let result = self.inner.driver.transact(concluding(work), self.manner, under_way).await;
         match &result {
             Ok(_) => figures.committed.increment(),
             Err(Error::Busy { .. }) => figures.busy.increment(),
@@ -81,7 +90,7 @@ impl Store {
         F: Fn(Tx) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let result = self.inner.driver.read(work, self.manner).await;
+        let result = self.inner.driver.read(concluding(work), self.manner).await;
         if let Err(Error::Busy { .. }) = result {
             self.inner.figures.busy.increment();
         }
@@ -129,8 +138,23 @@ impl Store {
         self.inner.driver.durability().await
     }
 
+    /// This node's clock. It may be wrong by a day: what must be judged is judged by `mainstay_now()`.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+
+    /// The source of randomness.
+    pub fn random(&self) -> &Arc<dyn Random> {
+        &self.inner.random
+    }
+
+    /// The points at which tests make things fail.
+    pub fn failpoints(&self) -> &Failpoints {
+        &self.inner.failpoints
+    }
+
     /// Whether several nodes may work on the database at once.
-    pub(crate) fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.inner.driver.is_shared()
     }
 
@@ -146,7 +170,12 @@ impl Store {
         F: FnOnce(Tx) -> Fut,
         Fut: Future<Output = Result<T>>,
     {
-        self.inner.driver.lend(transaction, work).await
+        let concluding = async |tx: Tx| {
+            let value = work(tx.clone()).await?;
+            crate::epilogue::conclude(&tx).await?;
+            Ok(value)
+        };
+        self.inner.driver.lend(transaction, concluding).await
     }
 
     /// Closes the store once everything that was accepted is done. Later calls are refused.

@@ -1,6 +1,7 @@
 //! A transaction as its author sees it.
 
 use crate::drivers;
+use crate::epilogue::Epilogues;
 use crate::{Error, Result, Row, Topic, Value};
 
 /// Longest name that [`Tx::lock`] takes.
@@ -8,7 +9,10 @@ const MAX_LOCK_BYTES: usize = 512;
 
 /// An open transaction. It lives as long as the closure it was given to; clones are the same transaction.
 #[derive(Debug, Clone)]
-pub struct Tx(pub(crate) Link);
+pub struct Tx {
+    link: Link,
+    pub(crate) epilogues: Epilogues,
+}
 
 /// The driver behind a [`Tx`].
 #[derive(Debug, Clone)]
@@ -20,9 +24,13 @@ pub(crate) enum Link {
 }
 
 impl Tx {
+    pub(crate) fn new(link: Link) -> Self {
+        Self { link, epilogues: Epilogues::default() }
+    }
+
     /// Runs a statement and returns how many rows it changed.
     pub async fn execute(&self, sql: &str, params: &[Value]) -> Result<u64> {
-        match &self.0 {
+        match &self.link {
             #[cfg(feature = "sqlite")]
             Link::Sqlite(handle) => handle.execute(sql, params),
             #[cfg(feature = "postgres")]
@@ -32,7 +40,7 @@ impl Tx {
 
     /// Runs a statement once for every row of parameters, in one go, and returns how many rows it changed.
     pub async fn execute_many(&self, sql: &str, rows: &[Vec<Value>]) -> Result<u64> {
-        match &self.0 {
+        match &self.link {
             #[cfg(feature = "sqlite")]
             Link::Sqlite(handle) => handle.execute_many(sql, rows),
             #[cfg(feature = "postgres")]
@@ -42,7 +50,7 @@ impl Tx {
 
     /// Runs a statement and returns its rows.
     pub async fn query(&self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
-        match &self.0 {
+        match &self.link {
             #[cfg(feature = "sqlite")]
             Link::Sqlite(handle) => handle.query(sql, params),
             #[cfg(feature = "postgres")]
@@ -66,7 +74,7 @@ impl Tx {
 
     /// Wakes the listeners of `topic`, on every node, once this transaction has committed.
     pub fn wake(&self, topic: &Topic) -> Result<()> {
-        match &self.0 {
+        match &self.link {
             #[cfg(feature = "sqlite")]
             Link::Sqlite(handle) => handle.wake(topic),
             #[cfg(feature = "postgres")]
@@ -80,7 +88,7 @@ impl Tx {
         if name.is_empty() || name.len() > MAX_LOCK_BYTES {
             return Err(Error::Parameters(format!("a lock's name has 1 to {MAX_LOCK_BYTES} bytes")));
         }
-        match &self.0 {
+        match &self.link {
             #[cfg(feature = "sqlite")]
             Link::Sqlite(_) => Ok(()),
             #[cfg(feature = "postgres")]

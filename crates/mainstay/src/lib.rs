@@ -25,13 +25,16 @@
 //! - `sqlite` (default): the embedded store, `sqlite:FILE` and `sqlite::memory:`
 //! - `postgres`: the shared store, `postgres://…`
 //!
-//! The rooms of the house are re-exported under their short names: [`core`], the laws, and [`store`], the ground.
+//! The rooms of the house are re-exported under their short names: [`core`], the laws, [`store`], the
+//! ground, and [`events`], the ledger.
 
 pub use mainstay_core as core;
+pub use mainstay_events as events;
 pub use mainstay_store as store;
 
 /// What nearly every file of an application needs.
 pub mod prelude {
+    pub use mainstay_events::{Append, Condition, Log, NewEvent, Query, Selection};
     pub use mainstay_store::{Error, Options, Result, Store, Tx, Value, params};
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// Every code this program can answer with.
 fn register() -> Register {
-    let tables = [mainstay::store::CODES, config::CODES, crate::CODES];
+    let tables = [mainstay::store::CODES, mainstay::events::CODES, config::CODES, crate::CODES];
     Register::join(&tables).expect("a test keeps the tables apart")
 }
 

@@ -77,7 +77,7 @@ impl Driver {
         let handle = Handle::new(link, Some(begin), self.statements.clone());
         let limit = limit.unwrap_or(usual);
         let cleanup = Cleanup(handle.clone());
-        let tx = Tx(TxLink::Postgres(handle.clone()));
+        let tx = Tx::new(TxLink::Postgres(handle.clone()));
         let running = guarded(|| work(tx), || handle.is_busy());
         let Ok(result) = tokio::time::timeout(limit, running).await else {
             return Ended::Failed(Error::Timeout { limit_ms: limit.as_millis() as u64 });

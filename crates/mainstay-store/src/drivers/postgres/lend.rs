@@ -84,7 +84,7 @@ impl Driver {
         // Unbounded in type only: an author has as many operations on their way as they await at once.
         let (sender, mut requests) = mpsc::unbounded_channel();
         let handle = Handle::new(Link::Borrowed(Borrowed(sender)), None, self.statements.clone());
-        let tx = Tx(TxLink::Postgres(handle.clone()));
+        let tx = Tx::new(TxLink::Postgres(handle.clone()));
         let mut running = pin!(guarded(|| work(tx), || handle.is_busy()));
         let result = loop {
             tokio::select! {

@@ -66,7 +66,7 @@ where
     fn attempt(&mut self, session: &Session, mode: Mode, limit: Option<Duration>) -> Ran {
         // The previous run's value belongs to a transaction that never was.
         self.outcome = None;
-        let tx = Tx(Link::Sqlite(session.open(mode, limit)));
+        let tx = Tx::new(Link::Sqlite(session.open(mode, limit)));
         let run = pin!(guarded(|| (self.work)(tx), || false));
         // Every operation of a SQLite Tx is ready when polled, and everything else is refused: one poll ends it.
         let result = match run.poll(&mut Context::from_waker(Waker::noop())) {

@@ -1,0 +1,316 @@
+//! Asks the database what must be known, and writes what was decided.
+//!
+//! All of it happens under the log's lock: on SQLite a transaction has the writer to itself, on PostgreSQL the row of
+//! `mainstay_log_head` is held until the commit. So positions are given out in the order of commits, and a reader that
+//! has seen one has seen all before it.
+
+use super::Appended;
+use super::decide::{Decided, Facts, decide};
+use super::prepare::Prepared;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::index::{self, Groups, Probe, Terms, position_in};
+use crate::{events_topic, read};
+use futures_util::future::try_join_all;
+use mainstay_core::query::Item;
+use mainstay_core::random::Random;
+use mainstay_store::{Tx, Value, params};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What the log knows of itself wherever it appends.
+pub(crate) struct Ground {
+    pub(crate) terms: Terms,
+    /// Whether other nodes append too.
+    pub(crate) is_shared: bool,
+    pub(crate) random: Arc<dyn Random>,
+}
+
+/// Where the log ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    pub(super) head: u64,
+    pub(super) last_ms: i64,
+    pub(super) now_ms: i64,
+}
+
+/// Decides and writes `appends`, one after another; an append that is refused leaves no trace but its answer (and its
+/// audit row). Fails only when the database does.
+pub(crate) async fn commit(
+    ground: &Ground,
+    tx: &Tx,
+    appends: &[Prepared],
+) -> mainstay_store::Result<Vec<Result<Appended>>> {
+    let end = lock(ground, tx).await?;
+    let facts = gather(ground, tx, appends, end.head).await?;
+    let decided = decide(ground, appends, &facts, end);
+    write(ground, tx, &decided).await?;
+    Ok(decided.answers)
+}
+
+const LAST_EVENT: &str = "SELECT position, substr(header, 2, 8), mainstay_now() FROM mainstay_events \
+     ORDER BY position DESC LIMIT 1";
+const LOCK_HEAD: &str =
+    "SELECT position, timestamp_ms, mainstay_now() FROM mainstay_log_head WHERE id = 1 FOR UPDATE";
+const MOVE_HEAD: &str = "UPDATE mainstay_log_head SET position = $1, timestamp_ms = $2 WHERE id = 1";
+
+async fn lock(ground: &Ground, tx: &Tx) -> mainstay_store::Result<End> {
+    if ground.is_shared {
+        let row = tx.query_one(LOCK_HEAD, &[]).await?;
+        return Ok(End { head: row.get(0)?, last_ms: row.get(1)?, now_ms: row.get(2)? });
+    }
+    let Some(row) = tx.query_optional(LAST_EVENT, &[]).await? else {
+        return Ok(End { head: 0, last_ms: 0, now_ms: tx.now_ms().await? });
+    };
+    let last_ms = row.get::<&[u8]>(1)?.try_into().map_or(0, i64::from_le_bytes);
+    Ok(End { head: row.get(0)?, last_ms, now_ms: row.get(2)? })
+}
+
+/// What an answer is about.
+#[derive(Debug, Clone, Copy)]
+enum Subject<'a> {
+    /// The event with an idempotency key.
+    Key { tenant: Option<&'a str>, key: &'a str },
+    /// The event with an id.
+    Id(&'a str),
+    /// The last event of a stream.
+    Stream { tenant: Option<&'a str>, stream_type: &'a str, id: &'a str },
+    /// The newest event that an item forbids.
+    Item { tenant: Option<&'a str>, item: &'a Item },
+}
+
+impl Subject<'_> {
+    /// Whether an event that the index names is really meant.
+    fn is(&self, event: &Event) -> bool {
+        match self {
+            Self::Key { tenant, key } => event.idempotency_key() == Some(key) && event.tenant() == *tenant,
+            Self::Id(id) => event.id() == *id,
+            Self::Stream { tenant, stream_type, id } => {
+                event.tenant() == *tenant
+                    && event
+                        .stream()
+                        .is_some_and(|stream| stream.stream_type == *stream_type && stream.id == *id)
+            }
+            Self::Item { tenant, item } => {
+                let tags: Vec<&str> = event.tags().collect();
+                item.matches(event.event_type(), &tags) && (tenant.is_none() || event.tenant() == *tenant)
+            }
+        }
+    }
+}
+
+/// A question to the index.
+struct Question<'a> {
+    append: usize,
+    /// The event it is about; nothing for an item of the condition.
+    event: Option<usize>,
+    subject: Subject<'a>,
+    groups: Groups,
+    after: u64,
+    /// A position that may be the answer and is not in the index.
+    hint: Option<u64>,
+}
+
+fn questions<'a>(ground: &Ground, appends: &'a [Prepared]) -> Vec<Question<'a>> {
+    let terms = ground.terms;
+    let mut questions = Vec::new();
+    for (append, prepared) in appends.iter().enumerate() {
+        for (number, event) in prepared.events.iter().enumerate() {
+            let (new, tenant) = (&event.new, event.new.tenant_id.as_deref());
+            let mut ask = |subject, term, hint| {
+                let groups = Groups::default().and(vec![term]);
+                questions.push(Question { append, event: Some(number), subject, groups, after: 0, hint });
+            };
+            if let Some(key) = &new.idempotency_key {
+                ask(Subject::Key { tenant, key }, terms.idempotency(tenant, key), None);
+            }
+            if let Some(id) = new.event_id.as_ref().filter(|_| !event.has_made_id) {
+                ask(Subject::Id(id), terms.event_id(id), position_in(id));
+            }
+            if let Some(stream) = &new.stream {
+                let subject = Subject::Stream { tenant, stream_type: &stream.stream_type, id: &stream.id };
+                ask(subject, terms.stream(tenant, &stream.stream_type, &stream.id), None);
+            }
+        }
+        if let Some(condition) = &prepared.condition {
+            let tenant = prepared.tenant.as_deref();
+            let items = condition.condition.fail_if_events_match.items();
+            for (item, groups) in items.iter().zip(&condition.items) {
+                let (subject, groups) = (Subject::Item { tenant, item }, groups.clone());
+                questions.push(Question {
+                    append,
+                    event: None,
+                    subject,
+                    groups,
+                    after: condition.after,
+                    hint: None,
+                });
+            }
+        }
+    }
+    questions
+}
+
+const SCOPE_VERSION: &str = "SELECT version FROM mainstay_scopes WHERE scope_key = $1";
+
+/// Answers everything that deciding needs to know.
+async fn gather(
+    ground: &Ground,
+    tx: &Tx,
+    appends: &[Prepared],
+    head: u64,
+) -> mainstay_store::Result<Vec<Facts>> {
+    let questions = questions(ground, appends);
+    let candidates = candidates(tx, &questions, head).await?;
+    let mut seen = Seen::default();
+    seen.load(tx, candidates.iter().flatten().chain(questions.iter().filter_map(|one| one.hint.as_ref())))
+        .await?;
+    let mut facts: Vec<Facts> = appends.iter().map(|prepared| Facts::new(prepared.events.len())).collect();
+    for (question, candidate) in questions.iter().zip(candidates) {
+        let answer = match question.hint.and_then(|position| seen.0.get(&position)) {
+            Some(Ok(event)) if question.subject.is(event) => Ok(Some(event.clone())),
+            _ => seen.verify(tx, question, candidate).await?,
+        };
+        facts[question.append].learn(question.event, question.subject.into(), answer);
+    }
+    for (prepared, facts) in appends.iter().zip(&mut facts) {
+        for scope in prepared.events.iter().filter_map(|event| event.new.scope.as_ref()) {
+            let row = tx.query_optional(SCOPE_VERSION, params![&scope.key]).await?;
+            let version = row.map_or(Ok(0), |row| row.get(0))?;
+            facts.scopes.insert(scope.key.clone(), version);
+        }
+    }
+    Ok(facts)
+}
+
+/// What kind of answer it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum About {
+    Key,
+    Id,
+    Stream,
+    Item,
+}
+
+impl From<Subject<'_>> for About {
+    fn from(subject: Subject<'_>) -> Self {
+        match subject {
+            Subject::Key { .. } => Self::Key,
+            Subject::Id(_) => Self::Id,
+            Subject::Stream { .. } => Self::Stream,
+            Subject::Item { .. } => Self::Item,
+        }
+    }
+}
+
+/// The newest position that the index has for each question.
+async fn candidates(
+    tx: &Tx,
+    questions: &[Question<'_>],
+    head: u64,
+) -> mainstay_store::Result<Vec<Option<u64>>> {
+    let mut probes = Vec::with_capacity(questions.len());
+    let mut owners = Vec::with_capacity(questions.len());
+    for (number, question) in questions.iter().enumerate() {
+        for term in question.groups.single().unwrap_or_default() {
+            probes.push(Probe { term: *term, after: question.after });
+            owners.push(number);
+        }
+    }
+    let mut found: Vec<Option<u64>> = vec![None; questions.len()];
+    for (owner, position) in owners.into_iter().zip(index::latest(tx, &probes).await?) {
+        found[owner] = found[owner].max(position);
+    }
+    let mut leaps = Vec::new();
+    for (number, question) in questions.iter().enumerate() {
+        if question.groups.is_everything() {
+            found[number] = (head > question.after).then_some(head);
+        } else if question.groups.single().is_none() {
+            leaps.push(async move {
+                index::latest_in(tx, &question.groups, question.after, head)
+                    .await
+                    .map(|place| (number, place))
+            });
+        }
+    }
+    for (number, position) in try_join_all(leaps).await? {
+        found[number] = position;
+    }
+    Ok(found)
+}
+
+/// Events that were looked at.
+#[derive(Default)]
+struct Seen(HashMap<u64, Result<Event>>);
+
+impl Seen {
+    async fn load(&mut self, tx: &Tx, positions: impl Iterator<Item = &u64>) -> mainstay_store::Result<()> {
+        let mut wanted: Vec<u64> =
+            positions.copied().filter(|position| *position > 0 && !self.0.contains_key(position)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for row in index::rows_at(tx, &wanted).await? {
+            let position = row.get(0)?;
+            self.0.insert(position, read::event_of(row));
+        }
+        Ok(())
+    }
+
+    /// The newest event that is really meant: terms of different texts may coincide.
+    async fn verify(
+        &mut self,
+        tx: &Tx,
+        question: &Question<'_>,
+        mut candidate: Option<u64>,
+    ) -> mainstay_store::Result<Result<Option<Event>>> {
+        while let Some(position) = candidate {
+            self.load(tx, std::iter::once(&position)).await?;
+            match self.0.get(&position) {
+                Some(Ok(event)) if question.subject.is(event) => return Ok(Ok(Some(event.clone()))),
+                Some(Err(error)) => return Ok(Err(error.clone())),
+                Some(Ok(_)) => {}
+                None => {
+                    let reason = "the index names an event that is not there".to_owned();
+                    return Ok(Err(Error::Corrupt { position, reason }));
+                }
+            }
+            candidate = if question.groups.is_everything() {
+                (position > question.after + 1).then(|| position - 1)
+            } else {
+                index::latest_in(tx, &question.groups, question.after, position - 1).await?
+            };
+        }
+        Ok(Ok(None))
+    }
+}
+
+const MOVE_SCOPE: &str = "INSERT INTO mainstay_scopes (scope_key, version, position, updated_at) \
+     VALUES ($1, $2, $3, $4) ON CONFLICT (scope_key) DO UPDATE \
+     SET version = excluded.version, position = excluded.position, updated_at = excluded.updated_at";
+pub(super) const WRITE_AUDIT: &str = "INSERT INTO mainstay_idempotency_audits (audit_id, idempotency_key, \
+     tenant_id, reason, existing_event_id, existing_position, attempted_type, attempted_correlation_id, refused_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, mainstay_now())";
+
+async fn write(ground: &Ground, tx: &Tx, decided: &Decided) -> mainstay_store::Result<()> {
+    for audit in &decided.audits {
+        tx.execute(WRITE_AUDIT, audit).await?;
+    }
+    if decided.rows.is_empty() {
+        return Ok(());
+    }
+    for (key, version, position) in &decided.scopes {
+        let params = params![key, *version as i64, *position as i64, decided.timestamp_ms];
+        tx.execute(MOVE_SCOPE, params).await?;
+    }
+    let events = index::insert_rows(tx, &decided.rows);
+    let terms = index::insert_terms(tx, &decided.terms);
+    if ground.is_shared {
+        let head = [Value::Int(decided.head as i64), Value::Int(decided.timestamp_ms)];
+        let head = tx.execute(MOVE_HEAD, &head);
+        tokio::try_join!(events, terms, head)?;
+    } else {
+        events.await?;
+        terms.await?;
+    }
+    tx.wake(&events_topic())
+}

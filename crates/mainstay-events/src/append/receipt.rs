@@ -1,0 +1,125 @@
+//! Appends beside an author's own writes.
+
+use super::commit::{Ground, WRITE_AUDIT, commit};
+use super::prepare::Prepared;
+use super::{Appended, Status};
+use crate::error::Error;
+use crate::figures::Figures;
+use mainstay_store::{Ending, Epilogue, Store, Tx, Value};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// What came of an append in a transaction. It is empty until the transaction has committed: positions are given out
+/// in the order of commits, so nobody knows them before.
+#[derive(Debug, Clone, Default)]
+pub struct Receipt {
+    event_ids: Arc<[String]>,
+    appended: Arc<OnceLock<Appended>>,
+}
+
+impl Receipt {
+    /// The ids that the events will have, known at once.
+    pub fn event_ids(&self) -> &[String] {
+        &self.event_ids
+    }
+
+    /// What came of it, once the transaction has committed.
+    pub fn get(&self) -> Option<&Appended> {
+        self.appended.get()
+    }
+}
+
+/// The appends of one transaction, done at its end.
+pub(crate) struct Noted {
+    store: Store,
+    ground: Arc<Ground>,
+    figures: Arc<Figures>,
+    appends: Mutex<Vec<(Prepared, Receipt)>>,
+}
+
+impl Noted {
+    pub(crate) fn new(store: Store, ground: Arc<Ground>, figures: Arc<Figures>) -> Self {
+        Self { store, ground, figures, appends: Mutex::default() }
+    }
+
+    /// Notes an append.
+    pub(crate) fn add(
+        &self,
+        mut prepared: Prepared,
+        mut make_id: impl FnMut(Option<&str>) -> String,
+    ) -> Receipt {
+        for event in &mut prepared.events {
+            if event.new.event_id.is_none() {
+                event.new.event_id = Some(make_id(event.new.bounded_context.as_deref()));
+                event.has_made_id = true;
+            }
+        }
+        let event_ids = prepared.events.iter().filter_map(|event| event.new.event_id.clone()).collect();
+        let receipt = Receipt { event_ids, ..Receipt::default() };
+        let mut appends = self.appends.lock().unwrap_or_else(PoisonError::into_inner);
+        appends.push((prepared, receipt.clone()));
+        receipt
+    }
+}
+
+impl Epilogue for Noted {
+    fn conclude(self: Arc<Self>, tx: Tx) -> Ending {
+        Box::pin(async move {
+            let began = Instant::now();
+            let noted = std::mem::take(&mut *self.appends.lock().unwrap_or_else(PoisonError::into_inner));
+            let (prepared, receipts): (Vec<_>, Vec<_>) = noted.into_iter().unzip();
+            let answers = commit(&self.ground, &tx, &prepared).await?;
+            for (number, (answer, receipt)) in answers.into_iter().zip(receipts).enumerate() {
+                self.figures.record(&answer, began);
+                let appended = match answer {
+                    Ok(appended) if appended.status == Status::Duplicate => {
+                        Err(Error::AlreadyApplied(appended))
+                    }
+                    other => other,
+                };
+                match appended {
+                    Ok(appended) => drop(receipt.appended.set(appended)),
+                    Err(error) => {
+                        self.audit_later(&prepared[number], &error);
+                        return Err(error.into());
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Noted {
+    /// The transaction is rolled back, and its audit row with it: that is written by one of its own.
+    fn audit_later(&self, prepared: &Prepared, error: &Error) {
+        let Error::IdempotencyConflict { key, existing_event_id, existing_position, reason, audit_id } =
+            error
+        else {
+            return;
+        };
+        let event = prepared.events.iter().find(|event| event.new.idempotency_key.as_ref() == Some(key));
+        let Some(event) = event else { return };
+        let row = vec![
+            Value::from(audit_id),
+            Value::from(key),
+            Value::from(event.new.tenant_id.as_deref()),
+            Value::from(reason.as_str()),
+            Value::from(existing_event_id),
+            Value::Int(*existing_position as i64),
+            Value::from(&event.new.event_type),
+            Value::from(event.new.correlation_id.as_deref()),
+        ];
+        let store = self.store.clone();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let write = async |tx: Tx, row: Vec<Value>| {
+                tx.wake(&crate::audits_topic())?;
+                tx.execute(WRITE_AUDIT, &row).await
+            };
+            if let Err(error) = store.transact_with(row, write).await {
+                tracing::warn!(%error, "the audit row of a refused idempotency key was not written");
+            }
+        });
+    }
+}

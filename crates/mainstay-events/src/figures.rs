@@ -1,0 +1,75 @@
+//! What the log measures about itself.
+
+use crate::append::{Appended, Status};
+use crate::error::{Error, Result};
+use mainstay_core::measure::{Counter, Gauge, Histogram, Measured, Reading};
+use std::time::Instant;
+
+/// The log's own figures.
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// Events appended.
+    pub events: Counter,
+    /// Appends that were done.
+    pub appended: Counter,
+    /// Appends that had been done before.
+    pub duplicates: Counter,
+    /// Appends that were refused for the state of the log.
+    pub conflicts: Counter,
+    /// Appends that failed otherwise.
+    pub failed: Counter,
+    /// Appends of one transaction.
+    pub batch_size: Histogram,
+    /// Time from call to answer of an append.
+    pub append_time: Histogram,
+    /// Events read.
+    pub read: Counter,
+    /// Stored events that were found damaged.
+    pub damaged: Counter,
+    /// Subscriptions that are open.
+    pub subscriptions: Gauge,
+    /// The last position this process knows of.
+    pub head: Gauge,
+}
+
+impl Figures {
+    pub(crate) fn record(&self, answer: &Result<Appended>, began: Instant) {
+        self.append_time.record_duration(began.elapsed());
+        match answer {
+            Ok(appended) if appended.status == Status::Appended => {
+                self.appended.increment();
+                self.events.add(appended.events.len() as u64);
+                self.head.set(appended.head as i64);
+            }
+            Ok(_) => self.duplicates.increment(),
+            Err(error) if error.is_conflict() => self.conflicts.increment(),
+            Err(Error::IdempotencyConflict { .. } | Error::EventIdTaken { .. }) => self.conflicts.increment(),
+            Err(_) => self.failed.increment(),
+        }
+    }
+}
+
+impl Measured for Figures {
+    fn measure(&self, visit: &mut dyn FnMut(&'static str, &'static str, Reading)) {
+        let counters = [
+            ("events_appended", "Events appended.", &self.events),
+            ("appends", "Appends that were done.", &self.appended),
+            ("append_duplicates", "Appends that had been done before.", &self.duplicates),
+            ("append_conflicts", "Appends that were refused for the state of the log.", &self.conflicts),
+            ("append_failures", "Appends that failed otherwise.", &self.failed),
+            ("events_read", "Events read.", &self.read),
+            ("events_damaged", "Stored events that were found damaged.", &self.damaged),
+        ];
+        for (name, meaning, counter) in counters {
+            visit(name, meaning, Reading::Counter(counter.get()));
+        }
+        visit("append_batch_size", "Appends of one transaction.", Reading::Sizes(self.batch_size.snapshot()));
+        visit(
+            "append_time",
+            "Time from call to answer of an append.",
+            Reading::Microseconds(self.append_time.snapshot()),
+        );
+        visit("subscriptions", "Subscriptions that are open.", Reading::Gauge(self.subscriptions.get()));
+        visit("head", "The last position this process knows of.", Reading::Gauge(self.head.get()));
+    }
+}

@@ -1,0 +1,188 @@
+//! Finding positions by terms.
+//!
+//! An item of a query is a list of groups of terms: an event must have a term of every group. A tag is a group of its
+//! own, the types of an item are one group. Groups are intersected by leaping: ask each for its next position, go on
+//! from the farthest answer, until all agree. That costs as many steps as the rarest group has positions, whatever the
+//! length of the log, needs no statistics, and is one statement (a recursive query) on both databases.
+
+use super::sql::{LATEST, query_each};
+use mainstay_store::{Result, Tx, Value};
+use std::fmt::Write;
+
+/// A question for the newest position of a term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Probe {
+    pub(crate) term: i64,
+    /// Only positions after this one count.
+    pub(crate) after: u64,
+}
+
+/// Groups of terms, of each of which an event must have one. None at all means every event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Groups(Vec<Vec<i64>>);
+
+impl Groups {
+    /// Adds a group; an empty one asks for nothing.
+    pub(crate) fn and(mut self, any_of: Vec<i64>) -> Self {
+        if !any_of.is_empty() {
+            self.0.push(any_of);
+        }
+        self
+    }
+
+    /// Adds all groups of another.
+    pub(crate) fn and_all(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    pub(crate) fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The terms, when any of them will do.
+    pub(crate) fn single(&self) -> Option<&[i64]> {
+        match &self.0[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// Terms of which every event that is meant has one; none when every event is meant.
+    pub(crate) fn first(&self) -> Option<&[i64]> {
+        self.0.first().map(Vec::as_slice)
+    }
+
+    fn terms(&self) -> impl Iterator<Item = Value> {
+        self.0.iter().flatten().map(|term| Value::Int(*term))
+    }
+}
+
+/// The newest position of each probe's term.
+pub(crate) async fn latest(tx: &Tx, probes: &[Probe]) -> Result<Vec<Option<u64>>> {
+    let mut found = vec![None; probes.len()];
+    let values: Vec<Value> = (0..)
+        .zip(probes)
+        .flat_map(|(number, probe): (i64, _)| {
+            [Value::Int(number), Value::Int(probe.term), Value::Int(probe.after as i64)]
+        })
+        .collect();
+    for row in query_each(tx, &LATEST, 3, &values).await? {
+        let number: u64 = row.get(0)?;
+        found[number as usize] = row.get(1)?;
+    }
+    Ok(found)
+}
+
+/// The newest position after `after`, and not beyond `most`, that has a term of every group.
+pub(crate) async fn latest_in(tx: &Tx, groups: &Groups, after: u64, most: u64) -> Result<Option<u64>> {
+    let mut params = vec![Value::Int(after as i64), Value::Int(most as i64)];
+    params.extend(groups.terms());
+    let sql = descending_sql(groups);
+    tx.query_optional(&sql, &params).await?.map(|row| row.get(0)).transpose()
+}
+
+/// The first positions after `after`, and not beyond `most`, that have a term of every group, in order.
+pub(crate) async fn ascending(
+    tx: &Tx,
+    groups: &Groups,
+    after: u64,
+    most: u64,
+    limit: usize,
+) -> Result<Vec<u64>> {
+    let mut positions = Vec::new();
+    if let Some(any_of) = groups.single() {
+        for term in any_of {
+            let params = [*term, after as i64, most as i64, limit as i64].map(Value::Int);
+            for row in tx.query(POSITIONS_OF_TERM, &params).await? {
+                positions.push(row.get(0)?);
+            }
+        }
+    } else {
+        let mut params = vec![Value::Int(after as i64), Value::Int(most as i64), Value::Int(limit as i64)];
+        params.extend(groups.terms());
+        for row in tx.query(&ascending_sql(groups), &params).await? {
+            positions.push(row.get(0)?);
+        }
+    }
+    positions.sort_unstable();
+    positions.dedup();
+    positions.truncate(limit);
+    Ok(positions)
+}
+
+const POSITIONS_OF_TERM: &str = "SELECT position FROM mainstay_event_terms \
+     WHERE term = $1 AND position > $2 AND position <= $3 ORDER BY position LIMIT $4";
+
+/// `$1` after, `$2` most, `$3…` the terms.
+fn descending_sql(groups: &Groups) -> String {
+    let leap = |bound: &str| {
+        let seek = |term: usize| {
+            format!(
+                "(SELECT max(position) FROM mainstay_event_terms WHERE term = ${term} AND position <= {bound} \
+                 AND position > $1)"
+            )
+        };
+        agreement(groups, "max", "min", 3, seek)
+    };
+    format!(
+        "WITH RECURSIVE leap(bound, found) AS (SELECT CAST($2 AS BIGINT), {} UNION ALL SELECT leap.found, {} \
+         FROM leap WHERE leap.found < leap.bound) SELECT bound FROM leap WHERE found = bound LIMIT 1",
+        leap("CAST($2 AS BIGINT)"),
+        leap("leap.found")
+    )
+}
+
+/// `$1` after, `$2` most, `$3` limit, `$4…` the terms.
+fn ascending_sql(groups: &Groups) -> String {
+    // After a match the next place is asked; otherwise the place that was found.
+    let next = "(leap.found + CASE WHEN leap.found = leap.bound THEN 1 ELSE 0 END)";
+    let first = "(CAST($1 AS BIGINT) + 1)";
+    let leap = |bound: &str| {
+        let seek = |term: usize| {
+            format!(
+                "(SELECT min(position) FROM mainstay_event_terms WHERE term = ${term} AND position >= {bound} \
+                 AND position <= $2)"
+            )
+        };
+        agreement(groups, "min", "max", 4, seek)
+    };
+    format!(
+        "WITH RECURSIVE leap(bound, found) AS (SELECT {first}, {} UNION ALL SELECT {next}, {} FROM leap \
+         WHERE leap.found IS NOT NULL) SELECT bound FROM leap WHERE found = bound LIMIT $3",
+        leap(first),
+        leap(next)
+    )
+}
+
+/// The place that no group can be before: the `farthest` of the groups' answers, where a group's answer is the
+/// `nearest` of its terms', and nothing when a group has none.
+fn agreement(
+    groups: &Groups,
+    nearest: &str,
+    farthest: &str,
+    first_term: usize,
+    seek: impl Fn(usize) -> String,
+) -> String {
+    let mut term = first_term;
+    let mut answers = Vec::new();
+    for group in &groups.0 {
+        let mut places = String::new();
+        for number in 0..group.len() {
+            let lead = if number == 0 { "SELECT" } else { " UNION ALL SELECT" };
+            // Writing to a String cannot fail.
+            let _ = write!(places, "{lead} {} AS place", seek(term));
+            term += 1;
+        }
+        answers.push(if group.len() == 1 {
+            places
+        } else {
+            format!("SELECT (SELECT {nearest}(place) FROM ({places}) AS one_of) AS place")
+        });
+    }
+    format!(
+        "(SELECT CASE WHEN count(place) = {} THEN {farthest}(place) END FROM ({}) AS answers)",
+        groups.0.len(),
+        answers.join(" UNION ALL ")
+    )
+}

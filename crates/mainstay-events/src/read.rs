@@ -1,0 +1,418 @@
+//! Reading: pages of events by position, query, stream, correlation and time.
+//!
+//! A page is read on one snapshot, and never waits for the writer. It is bounded in events and in bytes, whatever is
+//! asked for; `next` tells where to go on.
+
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::index::{self, Groups, position_in};
+use crate::log::Log;
+use crate::record;
+use crate::{MAX_PAGE, append};
+use mainstay_core::query::{Item, Query};
+use mainstay_store::{Row, Tx, Value};
+use std::collections::BTreeSet;
+
+/// Most bytes of one page, as they are stored.
+const MAX_BYTES: usize = 4 << 20;
+/// Events of the first look, when nothing is known yet of their size.
+const FIRST_LOOK: usize = 64;
+
+/// Which events are wanted. Everything that is given must hold.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// After this position.
+    pub after: u64,
+    /// Up to this position, itself included.
+    pub until: Option<u64>,
+    /// That the query means.
+    pub query: Option<Query>,
+    /// Of this stream: type and id.
+    pub stream: Option<(String, String)>,
+    /// That belong together under this id.
+    pub correlation_id: Option<String>,
+    /// Committed at this time or later, in milliseconds since the epoch.
+    pub since_ms: Option<i64>,
+    /// Committed before this time.
+    pub before_ms: Option<i64>,
+}
+
+impl Selection {
+    /// Every event.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Those after a position.
+    pub fn after(self, after: u64) -> Self {
+        Self { after, ..self }
+    }
+
+    /// Those up to a position.
+    pub fn until(self, until: u64) -> Self {
+        Self { until: Some(until), ..self }
+    }
+
+    /// Those that a query means.
+    pub fn matching(self, query: Query) -> Self {
+        Self { query: Some(query), ..self }
+    }
+
+    /// Those that have a tag.
+    pub fn tagged(self, tag: impl Into<String>) -> Result<Self> {
+        let query = Query::new(vec![Item { types: Vec::new(), tags: vec![tag.into()] }]);
+        Ok(self.matching(query.map_err(|error| Error::invalid("tag", error.to_string()))?))
+    }
+
+    /// Those of a type.
+    pub fn of_type(self, event_type: impl Into<String>) -> Result<Self> {
+        let query = Query::new(vec![Item { types: vec![event_type.into()], tags: Vec::new() }]);
+        Ok(self.matching(query.map_err(|error| Error::invalid("type", error.to_string()))?))
+    }
+
+    /// Those of a stream.
+    pub fn of_stream(self, stream_type: impl Into<String>, id: impl Into<String>) -> Self {
+        Self { stream: Some((stream_type.into(), id.into())), ..self }
+    }
+
+    /// Those that belong together.
+    pub fn correlated(self, id: impl Into<String>) -> Self {
+        Self { correlation_id: Some(id.into()), ..self }
+    }
+
+    /// Those of a time.
+    pub fn since_ms(self, since_ms: i64) -> Self {
+        Self { since_ms: Some(since_ms), ..self }
+    }
+
+    /// Those before a time.
+    pub fn before_ms(self, before_ms: i64) -> Self {
+        Self { before_ms: Some(before_ms), ..self }
+    }
+}
+
+/// A part of the log.
+#[derive(Debug)]
+pub struct Page {
+    /// The events, in order.
+    pub events: Vec<Event>,
+    /// The log's last position on the snapshot that was read: nothing up to here is missing from what was selected.
+    pub head: u64,
+    /// The `after` of the next page, when there is more.
+    pub next: Option<u64>,
+    /// Which life of the log it is.
+    pub epoch: u64,
+}
+
+/// A part of a stream.
+#[derive(Debug)]
+pub struct StreamPage {
+    /// Its events.
+    pub page: Page,
+    /// Its version; 0 when there is no such stream.
+    pub version: u64,
+}
+
+/// What is asked of a snapshot.
+#[derive(Clone)]
+struct Request {
+    selection: Selection,
+    tenant: Option<String>,
+    limit: usize,
+    /// What an event must have, for each way to match; empty when everything is wanted.
+    ways: Vec<Groups>,
+}
+
+impl Log {
+    /// Reads the first events of `selection`, at most `limit` (or [`MAX_PAGE`]) and at most 4 MiB of them.
+    pub async fn read(&self, selection: &Selection, limit: usize) -> Result<Page> {
+        let request = self.request(selection, limit);
+        let (events, head, next, epoch) = self.store().read_with(request, read_page).await?;
+        let events = self.counted(events)?;
+        Ok(Page { events, head, next, epoch })
+    }
+
+    /// Reads a stream after one of its versions, and tells its version.
+    pub async fn read_stream(
+        &self,
+        stream_type: &str,
+        id: &str,
+        after_version: u64,
+        limit: usize,
+    ) -> Result<StreamPage> {
+        let request = self.request(&Selection::all().of_stream(stream_type, id), limit);
+        let read = async |tx: Tx, (mut request, after_version): (Request, u64)| {
+            let version = last_of(&tx, &request).await?.map(|last| last.map(|last| version_of(&last)));
+            request.selection.after = position_of(&tx, &request, after_version).await?;
+            Ok((version, read_page(tx, request).await?))
+        };
+        let (version, (events, head, next, epoch)) =
+            self.store().read_with((request, after_version), read).await?;
+        let mut events = self.counted(events)?;
+        events.retain(|event| version_of(event) > after_version);
+        Ok(StreamPage {
+            page: Page { events, head, next, epoch },
+            version: version.transpose()?.unwrap_or(0),
+        })
+    }
+
+    /// The version of a stream; 0 when there is none.
+    pub async fn stream_version(&self, stream_type: &str, id: &str) -> Result<u64> {
+        let request = self.request(&Selection::all().of_stream(stream_type, id), 1);
+        let last =
+            self.store().read_with(request, async |tx: Tx, request: Request| last_of(&tx, &request).await);
+        Ok(last.await?.transpose()?.as_ref().map_or(0, version_of))
+    }
+
+    /// The version of a scope; 0 when there is none.
+    pub async fn scope_version(&self, key: &crate::ScopeKey) -> Result<u64> {
+        if self.tenant().is_some_and(|tenant| tenant != key.tenant_id) {
+            return Ok(0);
+        }
+        let read = async |tx: Tx, key: String| {
+            let sql = "SELECT version FROM mainstay_scopes WHERE scope_key = $1";
+            tx.query_optional(sql, &[Value::Text(key)]).await?.map_or(Ok(0), |row| row.get(0))
+        };
+        Ok(self.store().read_with(key.to_string(), read).await?)
+    }
+
+    /// The event with this id.
+    pub async fn find(&self, event_id: &str) -> Result<Option<Event>> {
+        let groups = Groups::default().and(vec![self.terms().event_id(event_id)]);
+        let read = async |tx: Tx, (groups, id): (Groups, String)| {
+            let mut positions = index::ascending(&tx, &groups, 0, i64::MAX as u64, MAX_PAGE).await?;
+            positions.extend(position_in(&id));
+            let rows = index::rows_at(&tx, &positions).await?;
+            rows.into_iter().map(|row| Ok(event_of(row))).collect::<mainstay_store::Result<Vec<_>>>()
+        };
+        let found = self.store().read_with((groups, event_id.to_owned()), read).await?;
+        let is_visible = |event: &Event| self.tenant().is_none() || event.tenant() == self.tenant();
+        for event in found {
+            let event = event?;
+            if event.id() == event_id && is_visible(&event) {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    fn request(&self, selection: &Selection, limit: usize) -> Request {
+        let terms = self.terms();
+        let any = [Item::default()];
+        let items = selection.query.as_ref().map_or(&any[..], Query::items);
+        let stream = selection.stream.as_ref();
+        let stream = stream.map(|(stream_type, id)| terms.stream(self.tenant(), stream_type, id));
+        let correlation = selection.correlation_id.as_ref().map(|id| terms.correlation(id));
+        let ways = items.iter().map(|item| {
+            // The rarest first, so that most leaps are long.
+            Groups::default()
+                .and(stream.into_iter().collect())
+                .and(correlation.into_iter().collect())
+                .and_all(append::groups(item, self.tenant(), terms))
+        });
+        let ways: Vec<Groups> = ways.collect();
+        let is_everything = ways.iter().any(Groups::is_everything);
+        Request {
+            selection: selection.clone(),
+            tenant: self.tenant().map(str::to_owned),
+            limit: limit.clamp(1, MAX_PAGE),
+            ways: if is_everything { Vec::new() } else { ways },
+        }
+    }
+
+    pub(crate) fn counted(&self, events: Vec<Result<Event>>) -> Result<Vec<Event>> {
+        let events: Result<Vec<Event>> = events.into_iter().collect();
+        match &events {
+            Ok(events) => self.figures().read.add(events.len() as u64),
+            Err(_) => self.figures().damaged.increment(),
+        }
+        events
+    }
+}
+
+impl Request {
+    fn means(&self, event: &Event) -> bool {
+        let selection = &self.selection;
+        let tags: Vec<&str> = event.tags().collect();
+        (self.tenant.is_none() || event.tenant() == self.tenant.as_deref())
+            && selection.query.as_ref().is_none_or(|query| query.matches(event.event_type(), &tags))
+            && selection.correlation_id.as_ref().is_none_or(|id| event.correlation_id() == id)
+            && selection.stream.as_ref().is_none_or(|(stream_type, id)| {
+                event.stream().is_some_and(|stream| stream.stream_type == *stream_type && stream.id == *id)
+            })
+    }
+}
+
+fn version_of(event: &Event) -> u64 {
+    event.stream().map_or(0, |stream| stream.version)
+}
+
+/// The newest event of a request with one way to match.
+async fn last_of(tx: &Tx, request: &Request) -> mainstay_store::Result<Option<Result<Event>>> {
+    let mut most = i64::MAX as u64;
+    let Some(groups) = request.ways.first() else { return Ok(None) };
+    while let Some(position) = index::latest_in(tx, groups, 0, most).await? {
+        let event =
+            index::rows_at(tx, &[position]).await?.pop().map_or_else(|| Err(missing(position)), event_of);
+        match event {
+            Ok(event) if !request.means(&event) => most = position - 1,
+            other => return Ok(Some(other)),
+        }
+    }
+    Ok(None)
+}
+
+/// The position of a version of a stream, or one before it. A stream's entries in the index are its versions in order;
+/// where terms of different texts coincide that is not so, and then the stream is read from its start.
+async fn position_of(tx: &Tx, request: &Request, version: u64) -> mainstay_store::Result<u64> {
+    let Some(&[term]) = request.ways.first().and_then(Groups::first) else { return Ok(0) };
+    if version == 0 {
+        return Ok(0);
+    }
+    let sql = "SELECT position FROM mainstay_event_terms WHERE term = $1 ORDER BY position LIMIT 1 OFFSET $2";
+    let row = tx.query_optional(sql, &[Value::Int(term), Value::Int(version as i64 - 1)]).await?;
+    let Some(row) = row else { return Ok(0) };
+    let position: u64 = row.get(0)?;
+    let event = index::rows_at(tx, &[position]).await?.pop().map(event_of);
+    let is_right = matches!(&event, Some(Ok(event)) if request.means(event) && version_of(event) == version);
+    Ok(if is_right { position } else { 0 })
+}
+
+type Read = (Vec<Result<Event>>, u64, Option<u64>, u64);
+
+const BOUNDS: &str = "SELECT (SELECT max(position) FROM mainstay_events), \
+     (SELECT epoch FROM mainstay_log WHERE name = 'events')";
+const AFTER: &str = "SELECT position, header, payload FROM mainstay_events \
+     WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3";
+
+async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
+    let bounds = tx.query_one(BOUNDS, &[]).await?;
+    let (head, epoch) = (bounds.get::<Option<u64>>(0)?.unwrap_or(0), bounds.get(1)?);
+    let selection = &request.selection;
+    let mut most = selection.until.map_or(head, |until| until.min(head));
+    let mut after = selection.after;
+    if let Some(since_ms) = selection.since_ms {
+        after = after.max(before_time(&tx, since_ms, head).await?);
+    }
+    if let Some(before_ms) = selection.before_ms {
+        most = most.min(before_time(&tx, before_ms, head).await?);
+    }
+    let mut events = Vec::new();
+    let (mut bytes, mut seen) = (0, 0);
+    while events.len() < request.limit && bytes < MAX_BYTES && after < most {
+        // As many as are likely to fit, once something is known of their size.
+        let usual_bytes = bytes.checked_div(seen);
+        let look = usual_bytes.map_or(FIRST_LOOK, |usual| (MAX_BYTES - bytes) / usual.max(1) + 1);
+        let look = look.min(request.limit - events.len());
+        let (found, reached) = look_at(&tx, &request, after, most, look).await?;
+        after = reached;
+        for event in found {
+            if let Ok(event) = &event {
+                (bytes, seen) = (bytes + event.bytes(), seen + 1);
+                if !request.means(event) {
+                    continue;
+                }
+            }
+            events.push(event);
+        }
+    }
+    Ok((events, head, (after < most).then_some(after), epoch))
+}
+
+/// The next events that may be meant, and the position up to which that is all of them.
+async fn look_at(
+    tx: &Tx,
+    request: &Request,
+    after: u64,
+    most: u64,
+    limit: usize,
+) -> mainstay_store::Result<(Vec<Result<Event>>, u64)> {
+    if request.ways.is_empty() {
+        let params = [after as i64, most as i64, limit as i64].map(Value::Int);
+        let rows = tx.query(AFTER, &params).await?;
+        let reached = if rows.len() < limit { most } else { after + limit as u64 };
+        return Ok((dense(rows, after, reached.min(most))?, reached.min(most)));
+    }
+    let mut positions = BTreeSet::new();
+    for groups in &request.ways {
+        positions.extend(index::ascending(tx, groups, after, most, limit).await?);
+    }
+    // An id that was made for its event is not in the index: it holds the position itself.
+    let made = request.selection.correlation_id.as_deref().and_then(position_in);
+    positions.extend(made.filter(|position| (after + 1..=most).contains(position)));
+    let is_all = positions.len() < limit;
+    let positions: Vec<u64> = positions.into_iter().take(limit).collect();
+    let reached = positions.last().copied().filter(|_| !is_all).unwrap_or(most);
+    let mut rows = Vec::with_capacity(positions.len());
+    for row in index::rows_at(tx, &positions).await? {
+        rows.push((row.get::<u64>(0)?, row));
+    }
+    rows.sort_unstable_by_key(|(position, _)| *position);
+    let mut events = Vec::with_capacity(positions.len());
+    let mut rows = rows.into_iter().peekable();
+    for position in positions {
+        events.push(match rows.next_if(|(found, _)| *found == position) {
+            Some((_, row)) => event_of(row),
+            None => Err(missing(position)),
+        });
+    }
+    Ok((events, reached))
+}
+
+/// The events of `rows`, which must be every position from `after` on, up to `reached`.
+fn dense(rows: Vec<Row>, after: u64, reached: u64) -> mainstay_store::Result<Vec<Result<Event>>> {
+    let mut expected = after + 1;
+    let mut events = Vec::with_capacity(rows.len());
+    for row in rows {
+        let position: u64 = row.get(0)?;
+        if position != expected {
+            events.push(Err(missing(expected)));
+        }
+        expected = position + 1;
+        events.push(event_of(row));
+    }
+    if expected <= reached {
+        events.push(Err(missing(expected)));
+    }
+    Ok(events)
+}
+
+fn missing(position: u64) -> Error {
+    Error::Corrupt { position, reason: "it is missing".to_owned() }
+}
+
+/// The event of a row `(position, header, payload)`.
+pub(crate) fn event_of(row: Row) -> Result<Event> {
+    let [Value::Int(position), Value::Blob(header), payload] = values(row) else {
+        return Err(Error::Corrupt { position: 0, reason: "the row has another shape".to_owned() });
+    };
+    let payload = match payload {
+        Value::Blob(payload) => Some(payload),
+        _ => None,
+    };
+    let position = position as u64;
+    record::decode(position, header, payload)
+        .map_err(|reason| Error::Corrupt { position, reason: reason.to_owned() })
+}
+
+fn values(row: Row) -> [Value; 3] {
+    row.into_values().try_into().unwrap_or([Value::Null, Value::Null, Value::Null])
+}
+
+const ONE: &str = "SELECT position, header, payload FROM mainstay_events WHERE position = $1";
+
+/// The last position that was committed before a time, by halving: time never goes back along the log.
+async fn before_time(tx: &Tx, time_ms: i64, head: u64) -> mainstay_store::Result<u64> {
+    let (mut low, mut high) = (0, head);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        let row = tx.query_optional(ONE, &[Value::Int(middle as i64)]).await?;
+        let event = row.map_or_else(|| Err(missing(middle)), event_of)?;
+        if event.timestamp_ms() < time_ms {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    Ok(low)
+}

@@ -1,0 +1,9 @@
+//! How the log behaves, on every kind of store.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod append;
+mod conditions;
+mod idempotency;
+mod reading;
+mod support;
+mod transactions;

@@ -1,0 +1,83 @@
+//! What is done at the end of a transaction, after its author's closure and before the commit.
+//!
+//! The log's positions are the reason: they are given out in the order of commits, under a lock that must not be held
+//! while an author's code runs. So an append is only noted while the closure runs, and done here.
+
+use crate::{Result, Tx};
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The future of an [`Epilogue`].
+pub type Ending = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// Work that is left for the end of a transaction. It obeys the same rules as the closure, and its failure is the
+/// transaction's.
+pub trait Epilogue: Any + Send + Sync {
+    /// Does it.
+    fn conclude(self: Arc<Self>, tx: Tx) -> Ending;
+}
+
+/// The epilogues of one transaction.
+#[derive(Clone, Default)]
+pub(crate) struct Epilogues(Arc<Mutex<Vec<Arc<dyn Epilogue>>>>);
+
+impl Epilogues {
+    fn get_or_add<E: Epilogue>(&self, make: impl FnOnce() -> E) -> Arc<E> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = all.iter().find_map(|one| {
+            let any: Arc<dyn Any + Send + Sync> = one.clone();
+            any.downcast::<E>().ok()
+        });
+        found.unwrap_or_else(|| {
+            let made = Arc::new(make());
+            all.push(made.clone());
+            made
+        })
+    }
+
+    fn take(&self) -> Vec<Arc<dyn Epilogue>> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl std::fmt::Debug for Epilogues {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Epilogues")
+    }
+}
+
+impl Tx {
+    /// The `E` that concludes this transaction: the one that is there already, or the one that `make` makes.
+    pub fn epilogue<E: Epilogue>(&self, make: impl FnOnce() -> E) -> Arc<E> {
+        self.epilogues.get_or_add(make)
+    }
+}
+
+/// The author's closure with what it left for the end.
+pub(crate) fn concluding<T, F, Fut>(
+    work: F,
+) -> impl Fn(Tx) -> Pin<Box<dyn Future<Output = Result<T>> + Send>> + Send + 'static
+where
+    T: Send + 'static,
+    F: Fn(Tx) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<T>> + Send + 'static,
+{
+    move |tx| {
+        let running = work(tx.clone());
+        Box::pin(async move {
+            let value = running.await?;
+            conclude(&tx).await?;
+            Ok(value)
+        })
+    }
+}
+
+/// Runs what was left for the end.
+pub(crate) async fn conclude(tx: &Tx) -> Result<()> {
+    for epilogue in tx.epilogues.take() {
+        epilogue.conclude(tx.clone()).await?;
+    }
+    Ok(())
+}
