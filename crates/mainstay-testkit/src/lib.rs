@@ -4,6 +4,7 @@
 
 pub mod crash;
 pub mod disk;
+pub mod history;
 pub mod postgres;
 pub mod proxy;
 pub mod stores;

@@ -4,5 +4,6 @@
 
 mod crash;
 mod disk;
+mod history;
 mod postgres;
 mod proxy;
