@@ -4,7 +4,8 @@ use crate::append::{Append, Appended, Batcher, Ground, Noted, Prepared, Receipt}
 use crate::error::{Error, Result};
 use crate::events_topic;
 use crate::figures::Figures;
-use crate::index::Terms;
+use crate::index::{End, Recent, Terms};
+use crate::read;
 use mainstay_core::ids::{Context, Ids, Kind};
 use mainstay_store::{Store, Tx, params};
 use std::sync::Arc;
@@ -30,8 +31,8 @@ struct Inner {
 }
 
 const FIND_LOG: &str = "SELECT term_key FROM mainstay_log WHERE name = 'events'";
-const BEGIN_LOG: &str = "INSERT INTO mainstay_log (name, epoch, term_key, began_at) \
-     VALUES ('events', 1, $1, mainstay_now()) ON CONFLICT DO NOTHING";
+const BEGIN_LOG: &str = "INSERT INTO mainstay_log (name, epoch, indexed, term_key, began_at) \
+     VALUES ('events', 1, 0, $1, mainstay_now()) ON CONFLICT DO NOTHING";
 const EPOCH: &str = "SELECT epoch FROM mainstay_log WHERE name = 'events'";
 pub(crate) const HEAD: &str = "SELECT max(position) FROM mainstay_events";
 
@@ -57,7 +58,9 @@ impl Log {
             });
         };
         let terms = Terms::new((first, second));
-        let ground = Arc::new(Ground { terms, is_shared: store.is_shared(), random: random.clone() });
+        let recent = if store.is_shared() { None } else { Some(recent(store, terms).await?) };
+        let clock = store.clock().clone();
+        let ground = Arc::new(Ground { terms, recent, clock, random: random.clone() });
         let figures = Arc::new(Figures::default());
         let batcher = Batcher::new(store.clone(), ground.clone(), figures.clone());
         let ids = Ids::new(store.clock().clone(), random.clone());
@@ -141,10 +144,61 @@ impl Log {
         &self.inner.figures
     }
 
+    pub(crate) fn ground(&self) -> &Arc<Ground> {
+        &self.inner.ground
+    }
+
     pub(crate) fn terms(&self) -> Terms {
         self.inner.ground.terms
     }
 }
+
+const INDEXED: &str = "SELECT indexed FROM mainstay_log WHERE name = 'events'";
+const TAIL: &str =
+    "SELECT position, header, NULL FROM mainstay_events WHERE position > $1 ORDER BY position LIMIT 1000";
+
+/// The newest entries of the index: those that this store has in memory, or else read from the tail of the log.
+async fn recent(store: &Store, terms: Terms) -> Result<Recent> {
+    if let Some(kept) = store.companion::<Recent>(None) {
+        return Ok((*kept).clone());
+    }
+    let merged: u64 = store.read(async |tx| tx.query_one(INDEXED, &[]).await?.get(0)).await?;
+    let recent = Recent::new(merged);
+    let (mut after, mut last_ms, mut own) = (merged, 0, Vec::new());
+    loop {
+        let read = async |tx: Tx, after: i64| tx.query(TAIL, params![after]).await;
+        let rows = store.read_with(after as i64, read).await?;
+        let Some(last) = rows.last() else { break };
+        after = last.get(0)?;
+        for row in rows {
+            let position = row.get(0)?;
+            // A damaged event cannot be found by what it was; whoever reads it is told.
+            match read::event_of(row) {
+                Ok(event) => {
+                    terms.of(&event, &mut own);
+                    last_ms = event.timestamp_ms();
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a damaged event is left out of the index");
+                    own.clear();
+                }
+            }
+            recent.restore(position, &own, End { head: position, last_ms });
+        }
+    }
+    if last_ms == 0 && merged > 0 {
+        // Everything is merged; only the time of the last event is still to be known.
+        let last = async |tx: Tx, at: i64| tx.query_optional(LAST, params![at]).await;
+        if let Some(Ok(event)) = store.read_with(merged as i64, last).await?.map(read::event_of) {
+            recent.end_at(End { head: merged, last_ms: event.timestamp_ms() });
+        }
+    }
+    // Somebody else may have been faster.
+    let kept = store.companion(Some(Arc::new(recent.clone())));
+    Ok(kept.map_or(recent, |kept| (*kept).clone()))
+}
+
+const LAST: &str = "SELECT position, header, NULL FROM mainstay_events WHERE position = $1";
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::index::{self, Groups, position_in};
+use crate::index::{self, Groups, View, position_in};
 use crate::log::Log;
 use crate::record;
 use crate::{MAX_PAGE, append};
@@ -121,6 +121,8 @@ struct Request {
     limit: usize,
     /// What an event must have, for each way to match; empty when everything is wanted.
     ways: Vec<Groups>,
+    /// Taken before the snapshot: what was merged since is still in it, and what came since is left for later.
+    view: View,
 }
 
 impl Log {
@@ -179,13 +181,13 @@ impl Log {
     /// The event with this id.
     pub async fn find(&self, event_id: &str) -> Result<Option<Event>> {
         let groups = Groups::default().and(vec![self.terms().event_id(event_id)]);
-        let read = async |tx: Tx, (groups, id): (Groups, String)| {
-            let mut positions = index::ascending(&tx, &groups, 0, i64::MAX as u64, MAX_PAGE).await?;
+        let read = async |tx: Tx, (view, groups, id): (View, Groups, String)| {
+            let mut positions = index::ascending(&tx, &view, &groups, 0, i64::MAX as u64, MAX_PAGE).await?;
             positions.extend(position_in(&id));
             let rows = index::rows_at(&tx, &positions).await?;
             rows.into_iter().map(|row| Ok(event_of(row))).collect::<mainstay_store::Result<Vec<_>>>()
         };
-        let found = self.store().read_with((groups, event_id.to_owned()), read).await?;
+        let found = self.store().read_with((self.ground().view(), groups, event_id.to_owned()), read).await?;
         let is_visible = |event: &Event| self.tenant().is_none() || event.tenant() == self.tenant();
         for event in found {
             let event = event?;
@@ -217,6 +219,7 @@ impl Log {
             tenant: self.tenant().map(str::to_owned),
             limit: limit.clamp(1, MAX_PAGE),
             ways: if is_everything { Vec::new() } else { ways },
+            view: self.ground().view(),
         }
     }
 
@@ -251,7 +254,7 @@ fn version_of(event: &Event) -> u64 {
 async fn last_of(tx: &Tx, request: &Request) -> mainstay_store::Result<Option<Result<Event>>> {
     let mut most = i64::MAX as u64;
     let Some(groups) = request.ways.first() else { return Ok(None) };
-    while let Some(position) = index::latest_in(tx, groups, 0, most).await? {
+    while let Some(position) = index::latest_in(tx, &request.view, groups, 0, most).await? {
         let event =
             index::rows_at(tx, &[position]).await?.pop().map_or_else(|| Err(missing(position)), event_of);
         match event {
@@ -265,18 +268,20 @@ async fn last_of(tx: &Tx, request: &Request) -> mainstay_store::Result<Option<Re
 /// The position of a version of a stream, or one before it. A stream's entries in the index are its versions in order;
 /// where terms of different texts coincide that is not so, and then the stream is read from its start.
 async fn position_of(tx: &Tx, request: &Request, version: u64) -> mainstay_store::Result<u64> {
-    let Some(&[term]) = request.ways.first().and_then(Groups::first) else { return Ok(0) };
-    if version == 0 {
+    let Some(groups) = request.ways.first().filter(|_| version > 0) else { return Ok(0) };
+    let most = i64::MAX as u64;
+    let entries =
+        index::ascending(tx, &request.view, groups, 0, most, version.min(MAX_SKIP) as usize).await?;
+    let Some(position) = entries.last().copied().filter(|_| entries.len() as u64 == version) else {
         return Ok(0);
-    }
-    let sql = "SELECT position FROM mainstay_event_terms WHERE term = $1 ORDER BY position LIMIT 1 OFFSET $2";
-    let row = tx.query_optional(sql, &[Value::Int(term), Value::Int(version as i64 - 1)]).await?;
-    let Some(row) = row else { return Ok(0) };
-    let position: u64 = row.get(0)?;
+    };
     let event = index::rows_at(tx, &[position]).await?.pop().map(event_of);
     let is_right = matches!(&event, Some(Ok(event)) if request.means(event) && version_of(event) == version);
     Ok(if is_right { position } else { 0 })
 }
+
+/// Longest part of a stream that is skipped by its index.
+const MAX_SKIP: u64 = 1_000_000;
 
 type Read = (Vec<Result<Event>>, u64, Option<u64>, u64);
 
@@ -287,7 +292,10 @@ const AFTER: &str = "SELECT position, header, payload FROM mainstay_events \
 
 async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
     let bounds = tx.query_one(BOUNDS, &[]).await?;
-    let (head, epoch) = (bounds.get::<Option<u64>>(0)?.unwrap_or(0), bounds.get(1)?);
+    let (mut head, epoch) = (bounds.get::<Option<u64>>(0)?.unwrap_or(0), bounds.get(1)?);
+    if !request.ways.is_empty() {
+        head = head.min(request.view.head);
+    }
     let selection = &request.selection;
     let mut most = selection.until.map_or(head, |until| until.min(head));
     let mut after = selection.after;
@@ -335,7 +343,7 @@ async fn look_at(
     }
     let mut positions = BTreeSet::new();
     for groups in &request.ways {
-        positions.extend(index::ascending(tx, groups, after, most, limit).await?);
+        positions.extend(index::ascending(tx, &request.view, groups, after, most, limit).await?);
     }
     // An id that was made for its event is not in the index: it holds the position itself.
     let made = request.selection.correlation_id.as_deref().and_then(position_in);

@@ -6,7 +6,7 @@ use mainstay_store::migrations::{Component, Script, Step};
 pub static COMPONENT: Component = Component { name: "events", steps: &[CREATE_LOG] };
 
 /// - `mainstay_log`: which log this is. `term_key` seeds the hashes of the index, so that nobody can make terms
-///   that collide.
+///   that collide. Up to `indexed` the table of terms is whole, where the newest are kept in memory.
 /// - `mainstay_log_head`: the row whose lock orders the appends of all nodes. SQLite has one writer, and the head is
 ///   the last row of the events.
 /// - `mainstay_events`: see `record`.
@@ -45,6 +45,7 @@ const CREATE_LOG: Step = Step {
 const LOG: &str = "CREATE TABLE mainstay_log (
     name TEXT NOT NULL PRIMARY KEY,
     epoch BIGINT NOT NULL,
+    indexed BIGINT NOT NULL,
     term_key TEXT NOT NULL,
     began_at BIGINT NOT NULL)";
 

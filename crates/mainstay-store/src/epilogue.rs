@@ -3,6 +3,7 @@
 //! The log's positions are the reason: they are given out in the order of commits, under a lock that must not be held
 //! while an author's code runs. So an append is only noted while the closure runs, and done here.
 
+use crate::tx::Link;
 use crate::{Result, Tx};
 use std::any::Any;
 use std::future::Future;
@@ -18,6 +19,9 @@ pub trait Epilogue: Any + Send + Sync {
     /// Does it.
     fn conclude(self: Arc<Self>, tx: Tx) -> Ending;
 }
+
+/// What is called on this node once a transaction has committed, before anybody hears of it.
+pub type AfterCommit = Arc<dyn Fn() + Send + Sync>;
 
 /// The epilogues of one transaction.
 #[derive(Clone, Default)]
@@ -52,6 +56,28 @@ impl Tx {
     /// The `E` that concludes this transaction: the one that is there already, or the one that `make` makes.
     pub fn epilogue<E: Epilogue>(&self, make: impl FnOnce() -> E) -> Arc<E> {
         self.epilogues.get_or_add(make)
+    }
+
+    /// Calls `hook` on this node once the transaction has committed, before its caller or anybody else hears of it.
+    /// It must be quick and may not fail: the next transaction waits for it.
+    pub fn after_commit(&self, hook: AfterCommit) -> Result<()> {
+        match &self.link {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => handle.after_commit(hook),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(handle) => handle.after_commit(hook),
+        }
+    }
+
+    /// Which of the one writer's transactions this is part of. Transactions that share a commit share the number; a
+    /// new one means that all before have been committed or undone. Nothing where there are many writers.
+    pub fn serial(&self) -> Option<u64> {
+        match &self.link {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => Some(handle.serial()),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(_) => None,
+        }
     }
 }
 

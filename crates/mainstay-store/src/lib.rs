@@ -49,7 +49,7 @@ mod wakeups;
 
 #[cfg(feature = "postgres")]
 pub use drivers::postgres::Lent;
-pub use epilogue::{Ending, Epilogue};
+pub use epilogue::{AfterCommit, Ending, Epilogue};
 pub use error::{CODES, Constraint, Error, Result};
 pub use figures::Figures;
 pub use location::Location;

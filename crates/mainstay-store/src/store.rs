@@ -10,9 +10,11 @@ use crate::{Error, Isolation, Listener, Location, Options, Result, Topic, Tx};
 use mainstay_core::clock::Clock;
 use mainstay_core::failpoints::Failpoints;
 use mainstay_core::random::Random;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// A database that everything durable lives in. Clones are the same store.
@@ -30,6 +32,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     failpoints: Failpoints,
+    companions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Store {
@@ -44,7 +47,8 @@ impl Store {
         let driver = Driver::open(&location, &options, &figures, &hub).await?;
         let (clock, random) = (options.clock.clone(), options.random.clone());
         let failpoints = options.failpoints.clone();
-        let inner = Inner { driver, location, figures, hub, clock, random, failpoints };
+        let inner =
+            Inner { driver, location, figures, hub, clock, random, failpoints, companions: Mutex::default() };
         let store = Self { inner: Arc::new(inner), manner: Manner::default() };
         let report = migrations::run(&store, &options).await?;
         store.inner.driver.opened();
@@ -151,6 +155,18 @@ impl Store {
     /// The points at which tests make things fail.
     pub fn failpoints(&self) -> &Failpoints {
         &self.inner.failpoints
+    }
+
+    /// What a part of the program keeps in memory beside this store, one of each type: the one that is there, or
+    /// `fresh`.
+    pub fn companion<C: Any + Send + Sync>(&self, fresh: Option<Arc<C>>) -> Option<Arc<C>> {
+        let mut companions = self.inner.companions.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = companions.get(&TypeId::of::<C>()).and_then(|kept| kept.clone().downcast().ok());
+        kept.or_else(|| {
+            let fresh = fresh?;
+            companions.insert(TypeId::of::<C>(), fresh.clone());
+            Some(fresh)
+        })
     }
 
     /// Whether several nodes may work on the database at once.

@@ -10,7 +10,7 @@ const MAX_LOCK_BYTES: usize = 512;
 /// An open transaction. It lives as long as the closure it was given to; clones are the same transaction.
 #[derive(Debug, Clone)]
 pub struct Tx {
-    link: Link,
+    pub(crate) link: Link,
     pub(crate) epilogues: Epilogues,
 }
 

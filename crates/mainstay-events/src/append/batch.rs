@@ -1,6 +1,7 @@
 //! Concurrent appends of one process share transactions.
 //!
-//! A lone append runs on its caller's task. While one transaction is under way, others queue, and whoever queues first
+//! On SQLite the store does that itself: appends are transactions of the one writer, which commits as many as wait. On
+//! PostgreSQL it is done here. A lone append runs on its caller's task. While one transaction is under way, others queue, and whoever queues first
 //! starts a task that takes all that wait into the next one. So batches form by themselves, exactly as large as the
 //! load asks for, and no append waits for a timer.
 
@@ -9,6 +10,7 @@ use super::commit::{Ground, commit};
 use super::prepare::Prepared;
 use crate::error::{Error, Result};
 use crate::figures::Figures;
+use crate::index::merge_if_due;
 use mainstay_store::Store;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,6 +74,12 @@ impl Batcher {
     }
 
     async fn append_somehow(&self, prepared: Prepared) -> Result<Appended> {
+        if let Some(recent) = &self.0.ground.recent {
+            // The one writer makes groups by itself, and without a wait between them.
+            let answer = self.run_alone(prepared).await;
+            merge_if_due(&self.0.store, recent);
+            return answer;
+        }
         if let Ok(_turn) = self.0.turn.try_lock()
             && self.queue().waiting.is_empty()
         {

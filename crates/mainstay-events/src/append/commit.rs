@@ -1,6 +1,6 @@
 //! Asks the database what must be known, and writes what was decided.
 //!
-//! All of it happens under the log's lock: on SQLite a transaction has the writer to itself, on PostgreSQL the row of
+//! All of it happens under the log's lock: on SQLite a transaction has the writer to itself, and on PostgreSQL the row of
 //! `mainstay_log_head` is held until the commit. So positions are given out in the order of commits, and a reader that
 //! has seen one has seen all before it.
 
@@ -9,9 +9,10 @@ use super::decide::{Decided, Facts, decide};
 use super::prepare::Prepared;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::index::{self, Groups, Probe, Terms, position_in};
+use crate::index::{self, End, Groups, Probe, Recent, Terms, View, position_in};
 use crate::{events_topic, read};
 use futures_util::future::try_join_all;
+use mainstay_core::clock::Clock;
 use mainstay_core::query::Item;
 use mainstay_core::random::Random;
 use mainstay_store::{Tx, Value, params};
@@ -21,17 +22,24 @@ use std::sync::Arc;
 /// What the log knows of itself wherever it appends.
 pub(crate) struct Ground {
     pub(crate) terms: Terms,
-    /// Whether other nodes append too.
-    pub(crate) is_shared: bool,
+    /// The newest entries of the index, where no other node appends.
+    pub(crate) recent: Option<Recent>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
 }
 
-/// Where the log ends.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct End {
-    pub(super) head: u64,
-    pub(super) last_ms: i64,
-    pub(super) now_ms: i64,
+impl Ground {
+    /// What a read that begins now sees of the index besides the table.
+    pub(crate) fn view(&self) -> View {
+        self.recent.as_ref().map_or_else(View::table, Recent::view)
+    }
+}
+
+/// What a transaction that appends sees.
+struct Sight {
+    view: View,
+    end: End,
+    now_ms: i64,
 }
 
 /// Decides and writes `appends`, one after another; an append that is refused leaves no trace but its answer (and its
@@ -41,29 +49,25 @@ pub(crate) async fn commit(
     tx: &Tx,
     appends: &[Prepared],
 ) -> mainstay_store::Result<Vec<Result<Appended>>> {
-    let end = lock(ground, tx).await?;
-    let facts = gather(ground, tx, appends, end.head).await?;
-    let decided = decide(ground, appends, &facts, end);
-    write(ground, tx, &decided).await?;
-    Ok(decided.answers)
+    let sight = lock(ground, tx).await?;
+    let facts = gather(ground, tx, &sight, appends).await?;
+    let decided = decide(ground, appends, &facts, sight.end, sight.now_ms);
+    write(ground, tx, decided).await
 }
 
-const LAST_EVENT: &str = "SELECT position, substr(header, 2, 8), mainstay_now() FROM mainstay_events \
-     ORDER BY position DESC LIMIT 1";
 const LOCK_HEAD: &str =
     "SELECT position, timestamp_ms, mainstay_now() FROM mainstay_log_head WHERE id = 1 FOR UPDATE";
 const MOVE_HEAD: &str = "UPDATE mainstay_log_head SET position = $1, timestamp_ms = $2 WHERE id = 1";
 
-async fn lock(ground: &Ground, tx: &Tx) -> mainstay_store::Result<End> {
-    if ground.is_shared {
-        let row = tx.query_one(LOCK_HEAD, &[]).await?;
-        return Ok(End { head: row.get(0)?, last_ms: row.get(1)?, now_ms: row.get(2)? });
+async fn lock(ground: &Ground, tx: &Tx) -> mainstay_store::Result<Sight> {
+    if let (Some(recent), Some(serial)) = (&ground.recent, tx.serial()) {
+        // The process that owns the file is the database, and its clock the database's.
+        let (view, end) = recent.writing(serial);
+        return Ok(Sight { view, end, now_ms: ground.clock.now_ms() });
     }
-    let Some(row) = tx.query_optional(LAST_EVENT, &[]).await? else {
-        return Ok(End { head: 0, last_ms: 0, now_ms: tx.now_ms().await? });
-    };
-    let last_ms = row.get::<&[u8]>(1)?.try_into().map_or(0, i64::from_le_bytes);
-    Ok(End { head: row.get(0)?, last_ms, now_ms: row.get(2)? })
+    let row = tx.query_one(LOCK_HEAD, &[]).await?;
+    let end = End { head: row.get(0)?, last_ms: row.get(1)? };
+    Ok(Sight { view: View::table(), end, now_ms: row.get(2)? })
 }
 
 /// What an answer is about.
@@ -157,11 +161,11 @@ const SCOPE_VERSION: &str = "SELECT version FROM mainstay_scopes WHERE scope_key
 async fn gather(
     ground: &Ground,
     tx: &Tx,
+    sight: &Sight,
     appends: &[Prepared],
-    head: u64,
 ) -> mainstay_store::Result<Vec<Facts>> {
     let questions = questions(ground, appends);
-    let candidates = candidates(tx, &questions, head).await?;
+    let candidates = candidates(tx, sight, &questions).await?;
     let mut seen = Seen::default();
     seen.load(tx, candidates.iter().flatten().chain(questions.iter().filter_map(|one| one.hint.as_ref())))
         .await?;
@@ -169,7 +173,7 @@ async fn gather(
     for (question, candidate) in questions.iter().zip(candidates) {
         let answer = match question.hint.and_then(|position| seen.0.get(&position)) {
             Some(Ok(event)) if question.subject.is(event) => Ok(Some(event.clone())),
-            _ => seen.verify(tx, question, candidate).await?,
+            _ => seen.verify(tx, &sight.view, question, candidate).await?,
         };
         facts[question.append].learn(question.event, question.subject.into(), answer);
     }
@@ -206,9 +210,10 @@ impl From<Subject<'_>> for About {
 /// The newest position that the index has for each question.
 async fn candidates(
     tx: &Tx,
+    sight: &Sight,
     questions: &[Question<'_>],
-    head: u64,
 ) -> mainstay_store::Result<Vec<Option<u64>>> {
+    let (view, head) = (&sight.view, sight.end.head);
     let mut probes = Vec::with_capacity(questions.len());
     let mut owners = Vec::with_capacity(questions.len());
     for (number, question) in questions.iter().enumerate() {
@@ -218,7 +223,7 @@ async fn candidates(
         }
     }
     let mut found: Vec<Option<u64>> = vec![None; questions.len()];
-    for (owner, position) in owners.into_iter().zip(index::latest(tx, &probes).await?) {
+    for (owner, position) in owners.into_iter().zip(index::latest(tx, view, &probes).await?) {
         found[owner] = found[owner].max(position);
     }
     let mut leaps = Vec::new();
@@ -227,7 +232,7 @@ async fn candidates(
             found[number] = (head > question.after).then_some(head);
         } else if question.groups.single().is_none() {
             leaps.push(async move {
-                index::latest_in(tx, &question.groups, question.after, head)
+                index::latest_in(tx, view, &question.groups, question.after, head)
                     .await
                     .map(|place| (number, place))
             });
@@ -260,6 +265,7 @@ impl Seen {
     async fn verify(
         &mut self,
         tx: &Tx,
+        view: &View,
         question: &Question<'_>,
         mut candidate: Option<u64>,
     ) -> mainstay_store::Result<Result<Option<Event>>> {
@@ -277,7 +283,7 @@ impl Seen {
             candidate = if question.groups.is_everything() {
                 (position > question.after + 1).then(|| position - 1)
             } else {
-                index::latest_in(tx, &question.groups, question.after, position - 1).await?
+                index::latest_in(tx, view, &question.groups, question.after, position - 1).await?
             };
         }
         Ok(Ok(None))
@@ -291,26 +297,34 @@ pub(super) const WRITE_AUDIT: &str = "INSERT INTO mainstay_idempotency_audits (a
      tenant_id, reason, existing_event_id, existing_position, attempted_type, attempted_correlation_id, refused_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, mainstay_now())";
 
-async fn write(ground: &Ground, tx: &Tx, decided: &Decided) -> mainstay_store::Result<()> {
+async fn write(ground: &Ground, tx: &Tx, decided: Decided) -> mainstay_store::Result<Vec<Result<Appended>>> {
     for audit in &decided.audits {
         tx.execute(WRITE_AUDIT, audit).await?;
     }
     if decided.rows.is_empty() {
-        return Ok(());
+        return Ok(decided.answers);
     }
     for (key, version, position) in &decided.scopes {
-        let params = params![key, *version as i64, *position as i64, decided.timestamp_ms];
+        let params = params![key, *version as i64, *position as i64, decided.end.last_ms];
         tx.execute(MOVE_SCOPE, params).await?;
     }
-    let events = index::insert_rows(tx, &decided.rows);
-    let terms = index::insert_terms(tx, &decided.terms);
-    if ground.is_shared {
-        let head = [Value::Int(decided.head as i64), Value::Int(decided.timestamp_ms)];
-        let head = tx.execute(MOVE_HEAD, &head);
-        tokio::try_join!(events, terms, head)?;
+    if let (Some(recent), Some(serial)) = (&ground.recent, tx.serial()) {
+        index::insert_rows(tx, &decided.rows).await?;
+        recent.note(serial, decided.terms, decided.end);
+        let recent = recent.clone();
+        tx.after_commit(Arc::new(move || recent.promote(serial)))?;
     } else {
-        events.await?;
-        terms.await?;
+        let terms = decided.terms.iter().flat_map(|(position, terms)| {
+            terms.iter().flat_map(|term| [Value::Int(*term), Value::Int(*position as i64)])
+        });
+        let terms: Vec<Value> = terms.collect();
+        let head = [Value::Int(decided.end.head as i64), Value::Int(decided.end.last_ms)];
+        tokio::try_join!(
+            index::insert_rows(tx, &decided.rows),
+            index::insert_terms(tx, &terms),
+            tx.execute(MOVE_HEAD, &head)
+        )?;
     }
-    tx.wake(&events_topic())
+    tx.wake(&events_topic())?;
+    Ok(decided.answers)
 }

@@ -2,12 +2,12 @@
 //!
 //! The appends are decided one after another, each as if those before it that were accepted were in the log already.
 
-use super::commit::{About, End, Ground};
+use super::commit::{About, Ground};
 use super::prepare::{Prepared, PreparedEvent};
 use super::{Appended, AppendedEvent, Status};
 use crate::error::{Error, Result, Reuse, Versioned, Witness};
 use crate::event::Event;
-use crate::index::made_uuid;
+use crate::index::{End, made_uuid};
 use crate::record::{self, Head};
 use mainstay_core::ids::Context;
 use mainstay_store::Value;
@@ -72,21 +72,26 @@ pub(super) struct Decided {
     pub(super) answers: Vec<Result<Appended>>,
     /// `(position, header, payload)` of each new event.
     pub(super) rows: Vec<Value>,
-    /// `(term, position)` of each new entry of the index.
-    pub(super) terms: Vec<Value>,
+    /// The terms of each new event, by position.
+    pub(super) terms: Vec<(u64, Vec<i64>)>,
     /// `(key, version, position)` of each scope that moved.
     pub(super) scopes: Vec<(String, u64, u64)>,
     /// The parameters of each audit row.
     pub(super) audits: Vec<Vec<Value>>,
-    pub(super) head: u64,
-    pub(super) timestamp_ms: i64,
+    pub(super) end: End,
 }
 
 /// Decides `appends` in order.
-pub(super) fn decide(ground: &Ground, appends: &[Prepared], facts: &[Facts], end: End) -> Decided {
+pub(super) fn decide(
+    ground: &Ground,
+    appends: &[Prepared],
+    facts: &[Facts],
+    end: End,
+    now_ms: i64,
+) -> Decided {
     let mut state = State {
         ground,
-        timestamp_ms: end.now_ms.max(end.last_ms),
+        timestamp_ms: now_ms.max(end.last_ms),
         head: end.head,
         base: end.head,
         accepted: Vec::new(),
@@ -107,8 +112,7 @@ pub(super) fn decide(ground: &Ground, appends: &[Prepared], facts: &[Facts], end
         rows: state.rows,
         terms: state.terms,
         audits: state.audits,
-        head: state.head,
-        timestamp_ms: state.timestamp_ms,
+        end: End { head: state.head, last_ms: state.timestamp_ms },
     }
 }
 
@@ -129,7 +133,7 @@ struct State<'a> {
     streams: HashMap<StreamKey<'a>, u64>,
     scopes: HashMap<&'a str, (u64, u64)>,
     rows: Vec<Value>,
-    terms: Vec<Value>,
+    terms: Vec<(u64, Vec<i64>)>,
     audits: Vec<Vec<Value>>,
 }
 
@@ -342,15 +346,13 @@ impl<'a> State<'a> {
             record::decode(position, header.clone(), None).expect("what was just written can be read");
         let mut terms = Vec::new();
         self.ground.terms.of(&event, &mut terms);
-        for term in terms {
-            self.terms.extend([Value::Int(term), Value::Int(position as i64)]);
-            if self.is_remembering {
-                self.by_term.entry(term).or_default().push((position - self.base - 1) as usize);
-            }
-        }
         if self.is_remembering {
+            for term in &terms {
+                self.by_term.entry(*term).or_default().push((position - self.base - 1) as usize);
+            }
             self.accepted.push(event);
         }
+        self.terms.push((position, terms));
         self.rows.extend([Value::Int(position as i64), Value::Blob(header), Value::Blob(payload)]);
     }
 }

@@ -5,6 +5,7 @@ use super::prepare::Prepared;
 use super::{Appended, Status};
 use crate::error::Error;
 use crate::figures::Figures;
+use crate::index::merge_if_due;
 use mainstay_store::{Ending, Epilogue, Store, Tx, Value};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -66,6 +67,9 @@ impl Epilogue for Noted {
     fn conclude(self: Arc<Self>, tx: Tx) -> Ending {
         Box::pin(async move {
             let began = Instant::now();
+            if let Some(recent) = &self.ground.recent {
+                merge_if_due(&self.store, recent);
+            }
             let noted = std::mem::take(&mut *self.appends.lock().unwrap_or_else(PoisonError::into_inner));
             let (prepared, receipts): (Vec<_>, Vec<_>) = noted.into_iter().unzip();
             let answers = commit(&self.ground, &tx, &prepared).await?;

@@ -5,6 +5,7 @@
 //! from the farthest answer, until all agree. That costs as many steps as the rarest group has positions, whatever the
 //! length of the log, needs no statistics, and is one statement (a recursive query) on both databases.
 
+use super::recent::View;
 use super::sql::{LATEST, query_each};
 use mainstay_store::{Result, Tx, Value};
 use std::fmt::Write;
@@ -53,29 +54,62 @@ impl Groups {
         self.0.first().map(Vec::as_slice)
     }
 
+    /// The groups.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[i64]> {
+        self.0.iter().map(Vec::as_slice)
+    }
+
     fn terms(&self) -> impl Iterator<Item = Value> {
         self.0.iter().flatten().map(|term| Value::Int(*term))
     }
 }
 
 /// The newest position of each probe's term.
-pub(crate) async fn latest(tx: &Tx, probes: &[Probe]) -> Result<Vec<Option<u64>>> {
-    let mut found = vec![None; probes.len()];
-    let values: Vec<Value> = (0..)
-        .zip(probes)
-        .flat_map(|(number, probe): (i64, _)| {
-            [Value::Int(number), Value::Int(probe.term), Value::Int(probe.after as i64)]
-        })
-        .collect();
-    for row in query_each(tx, &LATEST, 3, &values).await? {
+pub(crate) async fn latest(tx: &Tx, view: &View, probes: &[Probe]) -> Result<Vec<Option<u64>>> {
+    let mut found: Vec<Option<u64>> =
+        probes.iter().map(|probe| view.newest(probe.term, probe.after, view.head)).collect();
+    // What is not among the newest may be in the table, if that reaches as far as the question.
+    let mut values = Vec::new();
+    for (number, probe) in probes.iter().enumerate() {
+        if found[number].is_none() && probe.after < view.merged {
+            let numbers = [number as i64, probe.term, probe.after as i64, view.merged as i64];
+            values.extend(numbers.map(Value::Int));
+        }
+    }
+    if let [number, one @ ..] = &values[..]
+        && one.len() == 3
+    {
+        let row = tx.query_one(LATEST_OF_ONE, one).await?;
+        if let Value::Int(number) = number {
+            found[*number as usize] = row.get(0)?;
+        }
+        return Ok(found);
+    }
+    for row in query_each(tx, &LATEST, 4, &values).await? {
         let number: u64 = row.get(0)?;
         found[number as usize] = row.get(1)?;
     }
     Ok(found)
 }
 
+const LATEST_OF_ONE: &str =
+    "SELECT max(position) FROM mainstay_event_terms WHERE term = $1 AND position > $2 AND position <= $3";
+
 /// The newest position after `after`, and not beyond `most`, that has a term of every group.
-pub(crate) async fn latest_in(tx: &Tx, groups: &Groups, after: u64, most: u64) -> Result<Option<u64>> {
+pub(crate) async fn latest_in(
+    tx: &Tx,
+    view: &View,
+    groups: &Groups,
+    after: u64,
+    most: u64,
+) -> Result<Option<u64>> {
+    if let Some(position) = view.newest_in(groups, after, most) {
+        return Ok(Some(position));
+    }
+    let most = most.min(view.merged);
+    if after >= most {
+        return Ok(None);
+    }
     let mut params = vec![Value::Int(after as i64), Value::Int(most as i64)];
     params.extend(groups.terms());
     let sql = descending_sql(groups);
@@ -85,12 +119,28 @@ pub(crate) async fn latest_in(tx: &Tx, groups: &Groups, after: u64, most: u64) -
 /// The first positions after `after`, and not beyond `most`, that have a term of every group, in order.
 pub(crate) async fn ascending(
     tx: &Tx,
+    view: &View,
+    groups: &Groups,
+    after: u64,
+    most: u64,
+    limit: usize,
+) -> Result<Vec<u64>> {
+    let mut positions = ascending_in_table(tx, groups, after, most.min(view.merged), limit).await?;
+    positions.extend(view.first_in(groups, after, most, limit - positions.len()));
+    Ok(positions)
+}
+
+async fn ascending_in_table(
+    tx: &Tx,
     groups: &Groups,
     after: u64,
     most: u64,
     limit: usize,
 ) -> Result<Vec<u64>> {
     let mut positions = Vec::new();
+    if after >= most {
+        return Ok(positions);
+    }
     if let Some(any_of) = groups.single() {
         for term in any_of {
             let params = [*term, after as i64, most as i64, limit as i64].map(Value::Int);

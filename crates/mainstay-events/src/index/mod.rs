@@ -4,12 +4,19 @@
 //! sorted table of (term, position). A query is an intersection of terms (`lookup`). Terms of different texts may
 //! coincide, so whoever uses a position from here looks at the event before believing it.
 //!
+//! Where one process owns the log, the newest entries are kept in memory (`recent`) and moved to the table in its order
+//! (`merge`); on PostgreSQL every commit writes its own.
+//!
 //! The index is derived from the log: `mainstay verify` compares the two, and it can be rebuilt at any time.
 
 mod lookup;
+mod merge;
+mod recent;
 mod sql;
 mod term;
 
 pub(crate) use lookup::{Groups, Probe, ascending, latest, latest_in};
+pub(crate) use merge::merge_if_due;
+pub(crate) use recent::{End, Recent, View};
 pub(crate) use sql::{insert_rows, insert_terms, rows_at};
 pub(crate) use term::{Terms, made_uuid, position_in};

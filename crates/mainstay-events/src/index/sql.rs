@@ -65,10 +65,10 @@ static EVENTS_AT: LazyLock<Sized> = LazyLock::new(|| {
 pub(super) static LATEST: LazyLock<Sized> = LazyLock::new(|| {
     Sized::new(|rows| {
         format!(
-            "WITH probe(number, term, low) AS (VALUES {}) SELECT probe.number, (SELECT max(entry.position) \
-             FROM mainstay_event_terms AS entry WHERE entry.term = probe.term AND entry.position > probe.low) \
-             FROM probe",
-            tuples(rows, 3, true)
+            "WITH probe(number, term, low, high) AS (VALUES {}) SELECT probe.number, (SELECT max(entry.position) \
+             FROM mainstay_event_terms AS entry WHERE entry.term = probe.term AND entry.position > probe.low \
+             AND entry.position <= probe.high) FROM probe",
+            tuples(rows, 4, true)
         )
     })
 });

@@ -102,6 +102,7 @@ impl Driver {
             }
             // Nothing was written, but there may be someone to wake all the same.
             None if kind == Kind::Read || !rest.has_begun => {
+                rest.after_commit.iter().for_each(|hook| hook());
                 self.notifier.wake(rest.wakes.clone());
                 roll_back_now(rest).await;
                 return Ended::Done(value);
@@ -111,6 +112,7 @@ impl Driver {
         drop(cleanup);
         match ended {
             Ended::Done(()) => {
+                rest.after_commit.iter().for_each(|hook| hook());
                 self.notifier.wake(rest.wakes);
                 Ended::Done(value)
             }

@@ -6,6 +6,7 @@
 use super::failure;
 use super::transaction::{Done, Handle, Link, Problem, Yield, run_prepared};
 use super::{Driver, notifier::Waker};
+use crate::epilogue::AfterCommit;
 use crate::guarded::guarded;
 use crate::sql::Statement;
 use crate::tx::Link as TxLink;
@@ -23,12 +24,14 @@ use tokio_postgres::Transaction;
 pub struct Lent<T> {
     value: T,
     wakes: BTreeSet<Topic>,
+    after_commit: Vec<AfterCommit>,
     waker: Waker,
 }
 
 impl<T> Lent<T> {
     /// Sends the wake-ups and gives the value. To be called after the lender has committed.
     pub fn committed(self) -> T {
+        self.after_commit.iter().for_each(|hook| hook());
         self.waker.wake(self.wakes);
         self.value
     }
@@ -107,7 +110,8 @@ impl Driver {
         match result {
             Ok(value) => {
                 control("RELEASE SAVEPOINT mainstay_lent").await?;
-                Ok(Lent { value, wakes: rest.wakes, waker: self.notifier.waker() })
+                let (wakes, after_commit) = (rest.wakes, rest.after_commit);
+                Ok(Lent { value, wakes, after_commit, waker: self.notifier.waker() })
             }
             Err(error) => {
                 // The lender's transaction is as it was before, and theirs to go on with.

@@ -4,6 +4,7 @@ use super::failure::{self, Cause};
 use super::lend::Borrowed;
 use super::pooled::Pooled;
 use super::value::{self, Parameter};
+use crate::epilogue::AfterCommit;
 use crate::sql::{Cache, Statement};
 use crate::{Error, Result, Row, Topic, Value};
 use std::collections::BTreeSet;
@@ -51,6 +52,7 @@ struct State {
     is_left_running: bool,
     failure: Option<Failed>,
     wakes: BTreeSet<Topic>,
+    after_commit: Vec<AfterCommit>,
 }
 
 /// The connection a transaction runs on.
@@ -74,6 +76,7 @@ pub(super) struct Rest {
     pub(super) has_begun: bool,
     pub(super) failure: Option<Failed>,
     pub(super) wakes: BTreeSet<Topic>,
+    pub(super) after_commit: Vec<AfterCommit>,
     /// Operations that others still wait for.
     pub(super) outstanding: usize,
     /// The server may be at work on a statement that nobody waits for any more.
@@ -89,6 +92,7 @@ impl Handle {
             is_left_running: false,
             failure: None,
             wakes: BTreeSet::new(),
+            after_commit: Vec::new(),
         };
         Self(Arc::new(Shared { state: Mutex::new(state), statements, begin, is_begun: OnceCell::new() }))
     }
@@ -106,6 +110,7 @@ impl Handle {
             has_begun: state.has_begun,
             failure: state.failure.take(),
             wakes: std::mem::take(&mut state.wakes),
+            after_commit: std::mem::take(&mut state.after_commit),
             outstanding: state.outstanding,
             is_left_running: state.is_left_running,
         })
@@ -134,6 +139,15 @@ impl Handle {
             return Err(Error::TransactionClosed);
         }
         state.wakes.insert(topic.clone());
+        Ok(())
+    }
+
+    pub(crate) fn after_commit(&self, hook: AfterCommit) -> Result<()> {
+        let mut state = self.state();
+        if state.link.is_none() {
+            return Err(Error::TransactionClosed);
+        }
+        state.after_commit.push(hook);
         Ok(())
     }
 

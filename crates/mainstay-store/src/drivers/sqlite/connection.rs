@@ -3,6 +3,7 @@
 use super::claim::Claim;
 use super::failure;
 use super::job::Mode;
+use crate::epilogue::AfterCommit;
 use crate::sql::{Cache, Statement};
 use crate::{Error, Result, Row, Topic, Value};
 use mainstay_core::clock::Clock;
@@ -23,6 +24,8 @@ pub(super) struct Connection {
     statements: Cache,
     current: Option<Current>,
     tickets: u64,
+    /// Which transaction of the connection is open, or was the last.
+    serial: u64,
     watch: Arc<Watch>,
     limit: Duration,
 }
@@ -37,6 +40,7 @@ struct Current {
     /// Whether a statement that may have changed something was begun.
     has_written: bool,
     wakes: Vec<Topic>,
+    after_commit: Vec<AfterCommit>,
 }
 
 /// How a transaction ended.
@@ -49,6 +53,7 @@ pub(super) struct End {
     /// Whether there may be something to take back.
     pub(super) has_written: bool,
     pub(super) wakes: Vec<Topic>,
+    pub(super) after_commit: Vec<AfterCommit>,
 }
 
 /// What SQLite's callbacks look at while an author's statement runs.
@@ -125,8 +130,15 @@ impl Session {
         let timing = watch.clone();
         db.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || timing.is_due()))?;
         db.set_prepared_statement_cache_capacity(STATEMENTS_KEPT_PREPARED);
-        let connection =
-            Connection { db, statements: Cache::default(), current: None, tickets: 0, watch, limit };
+        let connection = Connection {
+            db,
+            statements: Cache::default(),
+            current: None,
+            tickets: 0,
+            serial: 0,
+            watch,
+            limit,
+        };
         Ok(Self(Arc::new(Mutex::new(connection))))
     }
 
@@ -148,6 +160,7 @@ impl Session {
             is_late: false,
             has_written: false,
             wakes: Vec::new(),
+            after_commit: Vec::new(),
         });
         let watch = &connection.watch;
         let now = watch.now_us();
@@ -172,7 +185,14 @@ impl Session {
             is_late: current.is_late,
             has_written: current.has_written,
             wakes: current.wakes,
+            after_commit: current.after_commit,
         })
+    }
+
+    /// Opens a transaction that may write.
+    pub(super) fn begin(&self) -> rusqlite::Result<()> {
+        self.lock().serial += 1;
+        self.control("BEGIN IMMEDIATE")
     }
 
     /// Runs a statement of the store's own.
@@ -249,6 +269,17 @@ impl Handle {
         let current = connection.current.as_mut().filter(|current| current.ticket == self.ticket);
         current.ok_or(Error::TransactionClosed)?.wakes.push(topic.clone());
         Ok(())
+    }
+
+    pub(crate) fn after_commit(&self, hook: AfterCommit) -> Result<()> {
+        let mut connection = self.session.lock();
+        let current = connection.current.as_mut().filter(|current| current.ticket == self.ticket);
+        current.ok_or(Error::TransactionClosed)?.after_commit.push(hook);
+        Ok(())
+    }
+
+    pub(crate) fn serial(&self) -> u64 {
+        self.session.lock().serial
     }
 
     fn operate<T>(&self, run: impl FnOnce(&mut Connection, Mode) -> Result<T>) -> Result<T> {

@@ -2,6 +2,7 @@
 
 use super::claim::Claim;
 use super::connection::Session;
+use crate::epilogue::AfterCommit;
 use crate::figures::Figures;
 use crate::guarded::guarded;
 use crate::tx::Link;
@@ -38,6 +39,8 @@ pub(super) trait Member: Send {
     fn fail(&mut self, error: Error);
     /// What is to be woken if the last run is committed.
     fn wakes(&mut self) -> Vec<Topic>;
+    /// What is to be called, before anybody hears of it, if the last run is committed.
+    fn after_commit(&mut self) -> Vec<AfterCommit>;
 }
 
 /// A closure and the outcome of its last run.
@@ -45,11 +48,12 @@ pub(super) struct Attempt<T, F> {
     work: F,
     outcome: Option<Result<T>>,
     wakes: Vec<Topic>,
+    after_commit: Vec<AfterCommit>,
 }
 
 impl<T, F> Attempt<T, F> {
     pub(super) fn new(work: F) -> Self {
-        Self { work, outcome: None, wakes: Vec::new() }
+        Self { work, outcome: None, wakes: Vec::new(), after_commit: Vec::new() }
     }
 
     pub(super) fn into_outcome(self) -> Result<T> {
@@ -74,7 +78,7 @@ where
             Poll::Pending => Err(Error::ForeignAwait),
         };
         let end = session.end();
-        self.wakes = end.wakes;
+        (self.wakes, self.after_commit) = (end.wakes, end.after_commit);
         self.outcome = Some(match (result, end.failure) {
             (Ok(_), Some(failure)) => Err(Error::TransactionFailed(failure)),
             (result, _) => result,
@@ -92,6 +96,10 @@ where
 
     fn wakes(&mut self) -> Vec<Topic> {
         std::mem::take(&mut self.wakes)
+    }
+
+    fn after_commit(&mut self) -> Vec<AfterCommit> {
+        std::mem::take(&mut self.after_commit)
     }
 }
 
@@ -141,6 +149,10 @@ where
 
     fn wakes(&mut self) -> Vec<Topic> {
         self.attempt.wakes()
+    }
+
+    fn after_commit(&mut self) -> Vec<AfterCommit> {
+        self.attempt.after_commit()
     }
 }
 

@@ -114,7 +114,10 @@ impl Writer {
             return ran.is_in_time;
         }
         match self.commit() {
-            Ok(()) => self.wake(member.wakes()),
+            Ok(()) => {
+                member.after_commit().into_iter().for_each(|hook| hook());
+                self.wake(member.wakes());
+            }
             Err(Failure::RolledBack(error)) => member.fail(error),
             Err(Failure::Unknown(reason)) => member.fail(Error::CommitUnknown(reason)),
         }
@@ -184,7 +187,7 @@ impl Writer {
             (true, false) => Ok(()),
             (false, false) if !ran.has_written => Ok(()),
             (false, false) if has_neighbours => return Left::Spoilt,
-            (false, false) => control("ROLLBACK").and_then(|()| control("BEGIN IMMEDIATE")),
+            (false, false) => control("ROLLBACK").and_then(|()| self.session.begin()),
         };
         if settled.is_ok() { Left::Intact } else { Left::Lost }
     }
@@ -194,7 +197,7 @@ impl Writer {
     fn attempt_carefully(&self, members: &mut [Box<dyn Job>]) -> bool {
         self.roll_back();
         self.figures.rerun.add(members.len() as u64);
-        self.session.control("BEGIN IMMEDIATE").is_ok()
+        self.session.begin().is_ok()
             && (0..)
                 .zip(members)
                 .all(|(number, job)| self.attempt_in_group(&mut **job, number > 0, true) == Left::Intact)
@@ -203,6 +206,8 @@ impl Writer {
     fn conclude(&mut self, mut members: Vec<Box<dyn Job>>, ended: std::result::Result<(), Failure>) {
         match ended {
             Ok(()) => {
+                let hooks = members.iter_mut().filter(|job| job.is_ok()).flat_map(|job| job.after_commit());
+                hooks.for_each(|hook| hook());
                 self.wake(members.iter_mut().filter(|job| job.is_ok()).flat_map(|job| job.wakes()));
             }
             Err(Failure::Unknown(reason)) => {
@@ -249,7 +254,7 @@ impl Writer {
             self.overwrite_leftovers().map_err(|error| Error::Unavailable(error.to_string()))?;
         }
         self.failpoints.hit("store.begin")?;
-        self.session.control("BEGIN IMMEDIATE").map_err(failure::of)
+        self.session.begin().map_err(failure::of)
     }
 
     fn commit(&mut self) -> std::result::Result<(), Failure> {

@@ -1,0 +1,409 @@
+//! The newest entries of the index, in memory.
+//!
+//! A tag that nobody had before lands at a random place of the table, and costs a page of it at every commit. So where
+//! one process owns the log, a commit writes only the events; their terms are kept here, and a whole segment of them at
+//! a time is merged into the table in its order (`merge`). What is here is derived from the log: after a crash it is
+//! read again from its tail.
+//!
+//! ```text
+//! 1 … merged │ merged+1 … head            │ what the running transaction adds
+//! the table  │ sealed segments and active │ pending
+//! ```
+//! Pending entries belong to one transaction of the writer, known by its serial: they become active when it commits,
+//! and are forgotten when the next one begins without that.
+
+use super::lookup::Groups;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Events of a segment: enough for a merge to find many entries for each page of the table, few enough to be read again
+/// in a moment after a crash.
+const SEGMENT_EVENTS: usize = 32_768;
+
+/// Where the log ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) head: u64,
+    /// When the last event was committed.
+    pub(crate) last_ms: i64,
+}
+
+/// The newest entries. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Recent(Arc<RwLock<State>>);
+
+#[derive(Default)]
+struct State {
+    merged: u64,
+    sealed: VecDeque<Shared>,
+    active: Shared,
+    end: End,
+    pending: Pending,
+    is_merging: bool,
+}
+
+#[derive(Default)]
+struct Pending {
+    serial: u64,
+    segment: Shared,
+    entries: Vec<(u64, Vec<i64>)>,
+    end: End,
+}
+
+type Shared = Arc<RwLock<Segment>>;
+
+/// Entries of consecutive events.
+#[derive(Default)]
+pub(super) struct Segment {
+    events: usize,
+    last: u64,
+    postings: HashMap<i64, Postings, BuildHasherDefault<TermHasher>>,
+}
+
+/// Most terms are of one event.
+enum Postings {
+    One(u64),
+    Many(Vec<u64>),
+}
+
+impl Postings {
+    fn as_slice(&self) -> &[u64] {
+        match self {
+            Self::One(position) => std::slice::from_ref(position),
+            Self::Many(positions) => positions,
+        }
+    }
+
+    fn push(&mut self, position: u64) {
+        match self {
+            Self::One(first) => *self = Self::Many(vec![*first, position]),
+            Self::Many(positions) => positions.push(position),
+        }
+    }
+}
+
+/// Terms are hashes already.
+#[derive(Default)]
+pub(super) struct TermHasher(u64);
+
+impl Hasher for TermHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_i64(&mut self, term: i64) {
+        // The kind stands in the first bits, which the map uses most.
+        self.0 = (term as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Segment {
+    fn add(&mut self, position: u64, terms: &[i64]) {
+        for term in terms {
+            self.postings
+                .entry(*term)
+                .and_modify(|postings| postings.push(position))
+                .or_insert(Postings::One(position));
+        }
+        self.events += 1;
+        self.last = self.last.max(position);
+    }
+
+    fn positions(&self, term: i64) -> &[u64] {
+        self.postings.get(&term).map_or(&[], Postings::as_slice)
+    }
+
+    /// Every entry, in the order of the table.
+    pub(super) fn sorted(&self) -> Vec<(i64, u64)> {
+        let mut entries = Vec::with_capacity(self.postings.len() + self.events);
+        for (term, postings) in &self.postings {
+            entries.extend(postings.as_slice().iter().map(|position| (*term, *position)));
+        }
+        entries.sort_unstable();
+        entries
+    }
+}
+
+/// What a lookup sees besides the table.
+#[derive(Clone, Default)]
+pub(crate) struct View {
+    /// Up to here the table is whole; beyond, it must not be believed.
+    pub(super) merged: u64,
+    /// Up to here the view is whole.
+    pub(crate) head: u64,
+    segments: Vec<Shared>,
+}
+
+impl View {
+    /// Everything is in the table.
+    pub(crate) fn table() -> Self {
+        Self { merged: i64::MAX as u64, head: i64::MAX as u64, segments: Vec::new() }
+    }
+
+    /// The newest position of a term in `(after, most]`.
+    pub(super) fn newest(&self, term: i64, after: u64, most: u64) -> Option<u64> {
+        self.segments.iter().rev().find_map(|segment| {
+            let segment = read(segment);
+            let positions = within(segment.positions(term), after.max(self.merged), most);
+            positions.last().copied()
+        })
+    }
+
+    /// The newest position in `(after, most]` that has a term of every group.
+    pub(super) fn newest_in(&self, groups: &Groups, after: u64, most: u64) -> Option<u64> {
+        let after = after.max(self.merged);
+        self.segments.iter().rev().find_map(|segment| {
+            let segment = read(segment);
+            let mut candidates = segment.rarest(groups, after, most);
+            candidates.sort_unstable();
+            candidates.into_iter().rev().find(|position| segment.has_all(groups, *position))
+        })
+    }
+
+    /// The first positions in `(after, most]` that have a term of every group, in order.
+    pub(super) fn first_in(&self, groups: &Groups, after: u64, most: u64, limit: usize) -> Vec<u64> {
+        let after = after.max(self.merged);
+        let mut found = Vec::new();
+        for segment in &self.segments {
+            let segment = read(segment);
+            if segment.last <= after {
+                continue;
+            }
+            let mut candidates = segment.rarest(groups, after, most);
+            candidates.sort_unstable();
+            candidates.dedup();
+            candidates.retain(|position| segment.has_all(groups, *position));
+            found.extend(candidates);
+            if found.len() >= limit {
+                break;
+            }
+        }
+        found.truncate(limit);
+        found
+    }
+}
+
+impl Segment {
+    /// The positions of the group that has the fewest.
+    fn rarest(&self, groups: &Groups, after: u64, most: u64) -> Vec<u64> {
+        let of = |group: &[i64]| {
+            let lists = group.iter().map(|term| within(self.positions(*term), after, most));
+            lists.collect::<Vec<_>>()
+        };
+        let lists = groups.iter().map(of);
+        let rarest = lists.min_by_key(|lists| lists.iter().map(|list| list.len()).sum::<usize>());
+        rarest.map_or_else(Vec::new, |lists| lists.concat())
+    }
+
+    fn has_all(&self, groups: &Groups, position: u64) -> bool {
+        let has = |term: &i64| self.positions(*term).binary_search(&position).is_ok();
+        groups.iter().all(|group| group.iter().any(has))
+    }
+}
+
+/// The part of a sorted list that lies in `(after, most]`.
+fn within(positions: &[u64], after: u64, most: u64) -> &[u64] {
+    let from = positions.partition_point(|position| *position <= after);
+    let to = positions.partition_point(|position| *position <= most);
+    positions.get(from..to).unwrap_or_default()
+}
+
+impl Recent {
+    /// Begins with everything up to `merged` in the table.
+    pub(crate) fn new(merged: u64) -> Self {
+        let end = End { head: merged, last_ms: 0 };
+        Self(Arc::new(RwLock::new(State { merged, end, ..State::default() })))
+    }
+
+    /// Takes up an event that is committed.
+    pub(crate) fn restore(&self, position: u64, terms: &[i64], end: End) {
+        let mut state = self.write();
+        write(&state.active).add(position, terms);
+        state.end = end;
+        state.seal_if_full();
+    }
+
+    /// Knows when the last event was committed.
+    pub(crate) fn end_at(&self, end: End) {
+        self.write().end = end;
+    }
+
+    /// What is committed at this moment.
+    pub(crate) fn view(&self) -> View {
+        let state = read(&self.0);
+        let segments = state.sealed.iter().chain([&state.active]).cloned().collect();
+        View { merged: state.merged, head: state.end.head, segments }
+    }
+
+    /// What the writer's transaction `serial` sees, and where the log ends for it.
+    pub(crate) fn writing(&self, serial: u64) -> (View, End) {
+        let mut state = self.write();
+        if state.pending.serial != serial {
+            state.pending = Pending { serial, end: state.end, ..Pending::default() };
+        }
+        let own = (!state.pending.entries.is_empty()).then_some(&state.pending.segment);
+        let segments = state.sealed.iter().chain([&state.active]).chain(own).cloned().collect();
+        (View { merged: state.merged, head: state.pending.end.head, segments }, state.pending.end)
+    }
+
+    /// Notes what the writer's transaction `serial` has added.
+    pub(crate) fn note(&self, serial: u64, entries: Vec<(u64, Vec<i64>)>, end: End) {
+        let mut state = self.write();
+        if state.pending.serial == serial {
+            let segment = state.pending.segment.clone();
+            let mut segment = write(&segment);
+            entries.iter().for_each(|(position, terms)| segment.add(*position, terms));
+            state.pending.entries.extend(entries);
+            state.pending.end = end;
+        }
+    }
+
+    /// The transaction `serial` has committed.
+    pub(crate) fn promote(&self, serial: u64) {
+        let mut state = self.write();
+        if state.pending.serial != serial || state.pending.entries.is_empty() {
+            return;
+        }
+        let pending = std::mem::take(&mut state.pending);
+        state.end = pending.end;
+        {
+            let mut active = write(&state.active);
+            pending.entries.iter().for_each(|(position, terms)| active.add(*position, terms));
+        }
+        state.seal_if_full();
+    }
+
+    /// The oldest segment that is to be merged, for one merger at a time.
+    pub(super) fn begin_merge(&self) -> Option<Shared> {
+        let mut state = self.write();
+        if state.is_merging {
+            return None;
+        }
+        let oldest = state.sealed.front().cloned();
+        state.is_merging = oldest.is_some();
+        oldest
+    }
+
+    /// Whether there is something to merge, and nobody does it.
+    pub(crate) fn is_merge_due(&self) -> bool {
+        let state = read(&self.0);
+        !state.is_merging && !state.sealed.is_empty()
+    }
+
+    /// The oldest segment is in the table.
+    pub(super) fn merged(&self, up_to: u64) {
+        let mut state = self.write();
+        state.merged = state.merged.max(up_to);
+        while state.sealed.front().is_some_and(|oldest| read(oldest).last <= up_to) {
+            state.sealed.pop_front();
+        }
+    }
+
+    /// The merger is gone, done or not.
+    pub(super) fn end_merge(&self) {
+        self.write().is_merging = false;
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        write(&self.0)
+    }
+}
+
+impl State {
+    fn seal_if_full(&mut self) {
+        if read(&self.active).events >= SEGMENT_EVENTS {
+            let full = std::mem::take(&mut self.active);
+            self.sealed.push_back(full);
+        }
+    }
+}
+
+/// The last position of a segment.
+pub(super) fn last_of(segment: &Shared) -> u64 {
+    read(segment).last
+}
+
+/// The entries of a segment, in the order of the table.
+pub(super) fn sorted(segment: &Shared) -> Vec<(i64, u64)> {
+    read(segment).sorted()
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(all_of: &[&[i64]]) -> Groups {
+        all_of.iter().fold(Groups::default(), |groups, any_of| groups.and(any_of.to_vec()))
+    }
+
+    fn end(head: u64) -> End {
+        End { head, last_ms: 0 }
+    }
+
+    #[test]
+    fn what_is_pending_is_seen_by_its_transaction_only_and_forgotten_with_it() {
+        let recent = Recent::new(0);
+        let (view, _) = recent.writing(7);
+        assert_eq!(view.newest(1, 0, 99), None);
+        recent.note(7, vec![(1, vec![1, 2])], end(1));
+        assert_eq!(recent.writing(7).0.newest(1, 0, 99), Some(1));
+        assert_eq!(recent.view().newest(1, 0, 99), None, "not committed");
+        // The next transaction begins without a commit of the one before.
+        assert_eq!(recent.writing(8).0.newest(1, 0, 99), None);
+        recent.promote(7);
+        assert_eq!(recent.view().newest(1, 0, 99), None, "undone");
+        recent.note(8, vec![(1, vec![3])], end(1));
+        recent.promote(8);
+        recent.promote(8);
+        assert_eq!((recent.view().newest(3, 0, 99), recent.view().head), (Some(1), 1));
+    }
+
+    #[test]
+    fn groups_are_intersected() {
+        let recent = Recent::new(10);
+        for position in 11..=40 {
+            let terms = [position as i64 % 2, 10 + position as i64 % 3, 100];
+            recent.restore(position, &terms, end(position));
+        }
+        let view = recent.view();
+        assert_eq!(view.first_in(&groups(&[&[0], &[10]]), 0, 99, 3), [12, 18, 24]);
+        assert_eq!(view.newest_in(&groups(&[&[0], &[10]]), 0, 35), Some(30));
+        assert_eq!(view.newest_in(&groups(&[&[0, 1], &[10]]), 30, 99), Some(39));
+        assert_eq!(view.newest_in(&groups(&[&[0], &[77]]), 0, 99), None);
+        assert_eq!(view.newest(100, 0, 99), Some(40));
+        assert_eq!(view.first_in(&groups(&[&[100]]), 38, 99, 9), [39, 40]);
+    }
+
+    #[test]
+    fn a_full_segment_is_sealed_and_leaves_when_it_is_merged() {
+        let recent = Recent::new(0);
+        let count = SEGMENT_EVENTS as u64 + 5;
+        for position in 1..=count {
+            recent.restore(position, &[7, -(position as i64)], end(position));
+        }
+        let before = recent.view();
+        assert!(recent.is_merge_due());
+        let segment = recent.begin_merge().unwrap();
+        assert!(recent.begin_merge().is_none() && !recent.is_merge_due(), "one merger at a time");
+        let entries = sorted(&segment);
+        assert!(entries.is_sorted() && entries.len() == 2 * SEGMENT_EVENTS);
+        recent.merged(last_of(&segment));
+        recent.end_merge();
+        assert_eq!(recent.view().first_in(&groups(&[&[7]]), 0, count, 2), [count - 4, count - 3]);
+        // Who looked before goes on seeing what was there.
+        assert_eq!(before.first_in(&groups(&[&[7]]), 0, count, 2), [1, 2]);
+    }
+}
