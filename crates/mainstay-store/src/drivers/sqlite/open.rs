@@ -10,6 +10,7 @@ use crate::figures::Figures;
 use crate::gate::Gate;
 use crate::wakeups::Hub;
 use crate::{Durability, Error, Options, Result};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -246,6 +247,8 @@ fn connect(path: Option<&Path>, durability: Durability) -> Result<Connection> {
          PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA trusted_schema = OFF;"
     );
     db.execute_batch(&settings).map_err(failed)?;
+    // Otherwise a statement is prepared anew whenever a value that its plan may depend on is bound.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
     Ok(db)
 }
 
