@@ -1,0 +1,4 @@
+//! From a socket to requests: accepting, TLS, and the limits of a connection.
+
+pub(crate) mod connection;
+pub(crate) mod tls;
