@@ -52,8 +52,6 @@ enum Status {
     Up,
     /// It does not.
     Down,
-    /// It was told to stop and takes nothing new.
-    Stopping,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -77,14 +75,14 @@ async fn livez() -> Json<Health> {
     live().await
 }
 
-/// Whether the server can work: its store answers, and it was not told to stop
+/// Whether the server can work: its store answers
 #[utoipa::path(get, path = "/health/ready", tag = "health",
     responses((status = 200, body = Health), (status = 503, body = Health)))]
 async fn ready(State(app): State<App>) -> Answer<(StatusCode, Json<Health>)> {
     Ok(answer(&app, true).await)
 }
 
-/// Whether the server can work: its store answers, and it was not told to stop
+/// Whether the server can work: its store answers
 #[utoipa::path(get, path = "/readyz", tag = "health", params(Verbosity),
     responses((status = 200, body = Health), (status = 503, body = Health)))]
 async fn readyz(
@@ -96,7 +94,7 @@ async fn readyz(
 
 async fn answer(app: &App, is_verbose: bool) -> (StatusCode, Json<Health>) {
     let store = store(app).await;
-    let status = if app.shutdown().is_requested() { Status::Stopping } else { store.status };
+    let status = store.status;
     let code = if status == Status::Up { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(Health { status, components: is_verbose.then_some(Components { store }) }))
 }
