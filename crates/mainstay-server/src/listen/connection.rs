@@ -11,8 +11,6 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -52,10 +50,7 @@ impl Service {
 
     async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: SocketAddr) {
         let Self { app, router, .. } = self;
-        let has_asked = Arc::new(AtomicBool::new(false));
-        let asked = has_asked.clone();
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            asked.store(true, Ordering::SeqCst);
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(Peer(peer));
             router.clone().oneshot(request)
@@ -72,10 +67,6 @@ impl Service {
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = app.shutdown().requested() => {
-                // hyper would wait for the first request of a connection that has not sent any.
-                if !has_asked.load(Ordering::SeqCst) {
-                    return;
-                }
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::panic::Location;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// What came back.
 #[derive(Debug, Clone)]
@@ -104,6 +107,16 @@ impl Request {
         let _ = stream.write_all(self.text(address).as_bytes()).await;
         read(stream).await
     }
+}
+
+/// Far longer than what is waited for should take, and far shorter than the limits that tests do not set.
+const SOON: Duration = Duration::from_secs(4);
+
+/// What comes soon, or a test that failed.
+#[track_caller]
+pub(crate) fn soon<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
+    let place = Location::caller();
+    async move { timeout(SOON, future).await.unwrap_or_else(|_| panic!("{place}: not within {SOON:?}")) }
 }
 
 /// Reads an answer until the server closes the connection.

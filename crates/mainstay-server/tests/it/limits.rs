@@ -1,6 +1,6 @@
 //! Clients that send too much, too slowly, or never finish.
 
-use crate::client::{Answer, get, post, read};
+use crate::client::{Answer, get, post, read, soon};
 use crate::running::{Running, options};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,7 +12,7 @@ async fn say(server: &Running, text: &str) -> Answer {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
     // The writing side stays open: nobody says that this was all.
-    read(&mut stream).await
+    soon(read(&mut stream)).await
 }
 
 fn head(length: &str) -> String {
@@ -67,7 +67,7 @@ async fn headers_that_never_end_and_connections_that_say_nothing_are_closed() {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(said.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
-        stream.read_to_end(&mut rest).await.unwrap();
+        soon(stream.read_to_end(&mut rest)).await.unwrap();
         assert!(!String::from_utf8(rest).unwrap().contains("200"), "{said}");
     }
 }

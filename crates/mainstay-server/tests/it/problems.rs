@@ -1,6 +1,6 @@
 //! Whatever is wrong with a request is a problem document that names it.
 
-use crate::client::{get, post, request};
+use crate::client::{get, post, request, soon};
 use crate::running::{Running, options};
 use crate::test_routes::gate;
 use std::time::Duration;
@@ -79,7 +79,7 @@ async fn a_panic_is_a_problem_that_tells_nothing_and_others_go_on() {
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_given_up() {
     let server = Running::start(options().request_timeout(Duration::from_millis(50))).await;
-    let answer = get("/v1/test/wait/too-long").send(server.address).await;
+    let answer = soon(get("/v1/test/wait/too-long").send(server.address)).await;
     answer.problem(503, "REQUEST_TIMEOUT");
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(gate("too-long").entered.available_permits(), 1);

@@ -1,6 +1,6 @@
 //! Stopping: what is under way is finished, what streams is told, what waits for nothing is closed.
 
-use crate::client::get;
+use crate::client::{get, soon};
 use crate::running::{Running, options};
 use crate::test_routes::gate;
 use mainstay_server::Stopped;
@@ -23,9 +23,9 @@ async fn what_is_under_way_is_finished_and_nothing_new_is_accepted() {
 
     server.handle.stop();
     let mut rest = Vec::new();
-    silent.read_to_end(&mut rest).await.unwrap();
+    soon(silent.read_to_end(&mut rest)).await.unwrap();
     assert_eq!(rest, b"");
-    idle.read_to_end(&mut rest).await.unwrap();
+    soon(idle.read_to_end(&mut rest)).await.unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
     assert!(!server.task.is_finished());
     gate.leave.add_permits(1);
@@ -38,7 +38,7 @@ async fn answers_that_stream_are_told_to_end() {
     let server = Running::start(options()).await;
     let streaming = tokio::spawn(get("/v1/test/stream/told").send_to(server.address));
     gate("told").entered.acquire().await.unwrap().forget();
-    assert_eq!(server.stop().await, Stopped { abandoned: 0 });
+    assert_eq!(soon(server.stop()).await, Stopped { abandoned: 0 });
     assert_eq!(streaming.await.unwrap().body, "hello goodbye");
 }
 
@@ -49,7 +49,7 @@ async fn a_request_that_outlasts_the_grace_is_given_up() {
     let ask = get("/v1/test/wait/outlasts").text(server.address);
     stream.write_all(ask.as_bytes()).await.unwrap();
     gate("outlasts").entered.acquire().await.unwrap().forget();
-    assert_eq!(server.stop().await, Stopped { abandoned: 1 });
+    assert_eq!(soon(server.stop()).await, Stopped { abandoned: 1 });
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
     assert_eq!(rest, b"");
