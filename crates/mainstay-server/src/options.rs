@@ -95,7 +95,7 @@ impl Options {
         Self { request_timeout, ..self }
     }
 
-    /// How long a body may take to arrive.
+    /// How long a body may take to arrive, and how long a client may take nothing of an answer.
     pub fn body_timeout(self, body_timeout: Duration) -> Self {
         Self { body_timeout, ..self }
     }

@@ -84,7 +84,8 @@ static BODY_TIMEOUT_MS: Setting = setting(
     "bodyTimeoutMs",
     TIMEOUT,
     Value::Integer(defaults::BODY_TIMEOUT_MS as i64),
-    "How long the body of a request may take to arrive.",
+    "How long the body of a request may take to arrive, and how long a client may take nothing of an answer before its \
+     connection is closed.",
 );
 static SHUTDOWN_GRACE_MS: Setting = setting(
     "shutdownGraceMs",

@@ -1,5 +1,6 @@
 //! One connection, from the first byte to the last.
 
+use super::impatient::Impatient;
 use crate::access::Peer;
 use crate::app::App;
 use crate::observe::MAX_HEADER_BYTES;
@@ -35,6 +36,7 @@ impl Service {
         let _open = Open::new(self.app.clone());
         // Answers are written at once; waiting for more would only delay small ones.
         let _ = stream.set_nodelay(true);
+        let stream = Impatient::new(stream, self.app.options().body_timeout);
         let Some(tls) = self.tls.clone() else { return self.speak(stream, peer).await };
         let limit = self.app.options().header_timeout;
         let shaken = tokio::select! {

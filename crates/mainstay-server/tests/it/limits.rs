@@ -91,3 +91,21 @@ async fn further_connections_wait_until_there_is_room() {
     drop(first);
     assert_eq!(second.await.unwrap().status, 200);
 }
+
+#[tokio::test]
+async fn a_client_that_takes_no_answer_is_let_go() {
+    let server = Running::start(options().body_timeout(SHORT)).await;
+    let mut deaf = TcpStream::connect(server.address).await.unwrap();
+    deaf.write_all(get("/v1/test/large").text(server.address).as_bytes()).await.unwrap();
+    let mut first = [0];
+    deaf.read_exact(&mut first).await.unwrap();
+    soon(async {
+        // Only the one that asks is left.
+        while !get("/metrics").send(server.address).await.body.contains("\nmainstay_server_connections 1\n") {
+        }
+    })
+    .await;
+    let mut rest = Vec::new();
+    let _ = deaf.read_to_end(&mut rest).await;
+    assert!(rest.len() < 64 << 20);
+}

@@ -25,6 +25,7 @@ pub(crate) fn all() -> Routes {
         .add(Permission::Reader, routes!(item))
         .add(Permission::Reader, routes!(panics))
         .add(Permission::Reader, routes!(wait))
+        .add(Permission::Reader, routes!(large))
         .add(Permission::Reader.streaming(), routes!(stream))
 }
 
@@ -93,6 +94,12 @@ async fn wait(Path(name): Path<String>) -> Json<&'static str> {
     gate.entered.add_permits(1);
     gate.leave.acquire().await.unwrap().forget();
     Json("done")
+}
+
+/// More than any system keeps for a client that does not read
+#[utoipa::path(get, path = "/v1/test/large")]
+async fn large() -> Vec<u8> {
+    vec![b'x'; 64 << 20]
 }
 
 /// Streams until the server stops
