@@ -1,9 +1,10 @@
 //! The command line.
 
-use crate::config::{self, Config, Sources};
+use crate::config::{self, Config, Setting, Sources};
 use crate::verbs::Verb;
 use crate::{Error, Result};
 use clap::{Args, Parser};
+use std::fmt;
 use std::path::PathBuf;
 
 /// The durable back end of an event-sourced application.
@@ -30,15 +31,42 @@ pub(crate) struct Global {
     /// The store: sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
+    /// The server to ask; without it the store is opened, or the server that holds it is asked
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// The token to show the server; better given as the variable MAINSTAY_TOKEN, which others do not see
+    #[arg(long, global = true, value_name = "TOKEN", env = "MAINSTAY_TOKEN", hide_env = true)]
+    pub(crate) token: Option<Token>,
     /// Answer in JSON: data on stdout, an error as one line on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
+/// A secret on the command line, which no message repeats.
+#[derive(Clone)]
+pub(crate) struct Token(pub(crate) String);
+
+impl From<String> for Token {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("***")
+    }
+}
+
 impl Global {
     /// The configuration in force, with this process's environment and flags.
     pub(crate) fn load(&self) -> Result<Config> {
-        let flags = self.store.iter().map(|url| (&config::store::URL, url.clone())).collect();
+        self.load_with(Vec::new())
+    }
+
+    /// As [`load`](Self::load), with what the flags of a verb say.
+    pub(crate) fn load_with(&self, mut flags: Vec<(&'static Setting, String)>) -> Result<Config> {
+        flags.extend(self.store.iter().map(|url| (&config::store::URL, url.clone())));
         let environment = std::env::vars_os().collect();
         Config::load(Sources { file: self.config.clone(), environment, flags }).map_err(Error::Config)
     }

@@ -1,6 +1,7 @@
 //! What ends the program early, and how it is told.
 
 use crate::config;
+use crate::reference::errors;
 use clap::error::ErrorKind;
 use mainstay::core::codes::ErrorCode;
 use mainstay::store;
@@ -21,6 +22,30 @@ pub enum Error {
     /// The store says no.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// The server cannot start.
+    #[error(transparent)]
+    Server(#[from] mainstay_server::Error),
+    /// No server answers, or something else does.
+    #[error("{url}: {reason}{}", held(because))]
+    Unreachable {
+        /// Where it was looked for.
+        url: String,
+        /// What came of it.
+        reason: String,
+        /// Why a server was asked at all, when nobody said so.
+        because: Option<String>,
+    },
+    /// A server says no.
+    #[error("{detail}")]
+    Refused {
+        /// The code of its problem document.
+        code: String,
+        /// What it says.
+        detail: String,
+    },
+    /// A verb was given something that it cannot take.
+    #[error("{0}")]
+    Argument(String),
     /// A file or stream of this program's own failed.
     #[error("{what}: {source}")]
     Io {
@@ -37,7 +62,7 @@ pub enum Error {
 /// One thing to tell.
 #[derive(Serialize)]
 struct Finding {
-    code: &'static str,
+    code: String,
     message: String,
     hint: String,
 }
@@ -46,8 +71,8 @@ impl Error {
     /// 2 when the command line or the configuration is wrong, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Config(_) | Self::Store(store::Error::Url { .. }) => 2,
-            Self::Store(_) | Self::Io { .. } | Self::ReferenceStale(_) => 1,
+            Self::Usage(_) | Self::Config(_) | Self::Argument(_) | Self::Store(store::Error::Url { .. }) => 2,
+            _ => 1,
         }
     }
 
@@ -62,7 +87,7 @@ impl Error {
 
     fn findings(&self) -> Vec<Finding> {
         let finding = |entry: &'static ErrorCode, message: String| Finding {
-            code: entry.code,
+            code: entry.code.to_owned(),
             message,
             hint: entry.remedy.to_owned(),
         };
@@ -76,6 +101,14 @@ impl Error {
                 })
                 .collect(),
             Self::Store(error) => vec![finding(error.entry(), error.to_string())],
+            Self::Server(error) => vec![finding(error.entry(), error.to_string())],
+            Self::Unreachable { .. } => vec![finding(&SERVER_UNREACHABLE, self.to_string())],
+            Self::Refused { code, detail } => {
+                let known = errors::register().get(code);
+                let hint = known.map_or("See docs/errors for this code.", |entry| entry.remedy).to_owned();
+                vec![Finding { code: code.clone(), message: detail.clone(), hint }]
+            }
+            Self::Argument(message) => vec![finding(&USAGE_INVALID, message.clone())],
             Self::Io { .. } => vec![finding(&IO_FAILED, self.to_string())],
             Self::ReferenceStale(_) => vec![finding(&REFERENCE_STALE, self.to_string())],
         }
@@ -92,6 +125,10 @@ impl Finding {
     }
 }
 
+fn held(because: &Option<String>) -> String {
+    because.as_ref().map_or(String::new(), |because| format!(" (asked because {because})"))
+}
+
 fn first_line(refused: &clap::Error) -> String {
     if refused.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "the verb is missing".to_owned();
@@ -106,6 +143,9 @@ mainstay::core::codes! {
     USAGE_INVALID "CLI_USAGE_INVALID" 500 false
         "The command line cannot be understood."
         "Run `mainstay help`, or the verb with --help.";
+    SERVER_UNREACHABLE "CLI_SERVER_UNREACHABLE" 500 true
+        "The server that was asked does not answer, or is none of ours."
+        "Start it with `mainstay serve`, or name another with --server. Without a server the store must be free.";
     IO_FAILED "CLI_IO_FAILED" 500 false
         "A file or stream that the program itself reads or writes failed."
         "Check that the place named exists, has room, and that this user may write there.";

@@ -5,6 +5,7 @@
 //! - `config`: `mainstay.toml`, environment and flags
 //! - `bench`: the load generator and what `mainstay bench` does with it
 //! - `demo`: what `mainstay demo` does and tells
+//! - `reach`, `remote`: the store, or the server that holds it
 //! - `reference`: the pages under docs/ that are generated
 //! - `output`, `error`: what a person or a program gets to see
 
@@ -14,7 +15,9 @@ pub mod config;
 mod demo;
 mod error;
 mod output;
+mod reach;
 mod reference;
+mod remote;
 mod verbs;
 
 pub use error::{CODES, Error, Result};

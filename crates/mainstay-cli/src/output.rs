@@ -32,6 +32,12 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     print(&format!("{text}\n"))
 }
 
+/// Prints a value as JSON on one line, for a program that reads lines.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string(value).expect("our own types have string keys and finite numbers");
+    print(&format!("{text}\n"))
+}
+
 /// Lays out rows in columns, as wide as their widest cell.
 pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     let mut lines = vec![heading.map(str::to_owned)];

@@ -38,7 +38,7 @@ macro_rules! codes {
         $(#[$meta:meta])* pub static $table:ident:
         $($name:ident $code:literal $status:literal $retryable:literal $meaning:literal $remedy:literal;)*
     ) => {
-        $(static $name: $crate::codes::ErrorCode = $crate::codes::ErrorCode {
+        $(pub(crate) static $name: $crate::codes::ErrorCode = $crate::codes::ErrorCode {
             code: $code, status: $status, retryable: $retryable, meaning: $meaning, remedy: $remedy,
         };)*
 

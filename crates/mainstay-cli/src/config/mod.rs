@@ -1,7 +1,8 @@
 //! The configuration: `mainstay.toml`, overridden by the environment, overridden by flags.
 //!
 //! - `setting`: what a setting is
-//! - `store`: the settings of `[store]`; each further section is a file like it and a line in [`SECTIONS`]
+//! - `server`, `store`: the settings of `[server]` and `[store]`; each further section is a file like them and a
+//!   line in [`SECTIONS`]
 //! - `file`, `environment`: the places that values come from
 //! - `place`: where a value was said
 //! - `error`: what can be wrong, and its codes
@@ -11,6 +12,7 @@ mod environment;
 mod error;
 mod file;
 mod place;
+pub mod server;
 mod setting;
 pub mod store;
 mod suggest;
@@ -24,7 +26,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Every section this version knows.
-pub static SECTIONS: &[&Section] = &[&store::SECTION];
+pub static SECTIONS: &[&Section] = &[&server::SECTION, &store::SECTION];
 
 /// Every setting this version knows.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {

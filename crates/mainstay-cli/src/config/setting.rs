@@ -3,6 +3,7 @@
 use mainstay::store::Location;
 use std::borrow::Cow;
 use std::fmt;
+use std::net::SocketAddr;
 
 /// A section of the configuration file.
 #[derive(Debug)]
@@ -56,6 +57,10 @@ impl Setting {
 pub enum Kind {
     /// The URL of a store.
     StoreUrl,
+    /// An IP address and a port.
+    Address,
+    /// The path of a file; empty for none.
+    File,
     /// True or false.
     Boolean,
     /// A whole number; without `most` it has no upper end.
@@ -81,6 +86,8 @@ impl Kind {
     pub fn check(self, value: &Value) -> Result<(), Fault> {
         match (self, value) {
             (Self::StoreUrl, Value::Text(url)) => Location::parse(url).map(drop).map_err(Fault::Url),
+            (Self::Address, Value::Text(address)) if address.parse::<SocketAddr>().is_ok() => Ok(()),
+            (Self::File, Value::Text(path)) if !path.contains('\0') => Ok(()),
             (Self::Boolean, Value::Boolean(_)) => Ok(()),
             (Self::Integer { least, most }, Value::Integer(number))
                 if *number >= least && most.is_none_or(|most| *number <= most) =>
@@ -94,7 +101,7 @@ impl Kind {
     /// Reads what the environment or a flag says, which is always text.
     pub fn read(self, text: &str) -> Option<Value> {
         match self {
-            Self::StoreUrl => Some(Value::Text(text.to_owned().into())),
+            Self::StoreUrl | Self::Address | Self::File => Some(Value::Text(text.to_owned().into())),
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::Integer { .. } => text.replace('_', "").parse().ok().map(Value::Integer),
         }
@@ -106,6 +113,8 @@ impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StoreUrl => out.write_str("a store URL"),
+            Self::Address => out.write_str("an address and a port, as in 127.0.0.1:7420"),
+            Self::File => out.write_str("the path of a file"),
             Self::Boolean => out.write_str("true or false"),
             Self::Integer { least, most: Some(most) } => write!(out, "a whole number from {least} to {most}"),
             Self::Integer { least, most: None } => write!(out, "a whole number of at least {least}"),

@@ -112,4 +112,5 @@ pub fn options_at(url: &str, config: &Config) -> Options {
         .connections(count(&CONNECTIONS))
         .wal_limit_bytes(config.number(&WAL_LIMIT_BYTES))
         .migrate(config.flag(&MIGRATE))
+        .component(mainstay_server::COMPONENT)
 }

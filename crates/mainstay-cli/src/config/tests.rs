@@ -28,6 +28,26 @@ fn an_empty_file_is_valid_and_every_default_is_allowed() {
         assert!(entry.setting.kind.check(&entry.value).is_ok(), "{}", entry.setting.name());
     }
     store::options(&config);
+    server::options(&config).unwrap();
+    assert_eq!(server::url(&config), "http://127.0.0.1:7420");
+}
+
+#[test]
+fn a_server_is_found_where_it_listens() {
+    let url = |text: &str| server::url(&load(text, &[]).unwrap());
+    assert_eq!(url("[server]\nlisten = \"0.0.0.0:1\"\ntlsCert = \"c.pem\""), "https://127.0.0.1:1");
+    assert_eq!(url("[server]\nlisten = \"[::]:1\""), "http://[::1]:1");
+    let half = load("[server]\ntlsCert = \"c.pem\"", &[]).unwrap();
+    let refused = server::options(&half).unwrap_err();
+    assert_eq!(refused.to_string(), "TLS: server.tlsKey: is missing, the other is set");
+    insta::assert_snapshot!(refused_address(), @r#"
+        [CONFIG_INVALID_VALUE] mainstay.toml:2:10: server.listen must be an address and a port, as in 127.0.0.1:7420, not the text "localhost"
+          Leave it out to get the default, "127.0.0.1:7420".
+        "#);
+}
+
+fn refused_address() -> String {
+    refused("[server]\nlisten = \"localhost\"\n")
 }
 
 #[test]
@@ -49,8 +69,9 @@ fn every_setting_is_listed_where_it_says_and_is_documented() {
 fn the_environment_overrides_the_file() {
     let text = "[store]\nreaders = 2\nqueueLimit = 0x10\nmigrate = false\n";
     let config = load(text, &[("MAINSTAY__STORE__READERS", "8"), ("MAINSTAY_OTHER", "x")]).unwrap();
+    let stored: Vec<_> = config.entries().iter().filter(|entry| entry.setting.section == "store").collect();
     let shown = |index: usize| {
-        let entry = &config.entries()[index];
+        let entry = stored[index];
         (entry.setting.key, entry.value.to_string(), entry.place.as_ref().map_or("default", Place::kind))
     };
     assert_eq!(shown(5), ("readers", "8".to_owned(), "environment"));
@@ -62,14 +83,14 @@ fn the_environment_overrides_the_file() {
 #[test]
 fn names_that_nobody_reads_are_told_with_what_was_meant() {
     insta::assert_snapshot!(
-        refused("url = \"x\"\n[server]\nlisten = \"x\"\n[sotre]\n[store]\nbussyTimeoutMs = 1\n  lsiten = 2\n"),
+        refused("url = \"x\"\n[pools]\nlisten = \"x\"\n[sotre]\n[store]\nbussyTimeoutMs = 1\n  lsiten = 2\n"),
         @"
         [CONFIG_UNKNOWN_KEY] mainstay.toml:1:1: `url` stands outside of every section
           Put it below a line that says [store].
-        [CONFIG_UNKNOWN_SECTION] mainstay.toml:2:2: section [server] is not known to this version
-          Known: [store].
+        [CONFIG_UNKNOWN_SECTION] mainstay.toml:2:2: section [pools] is not known to this version
+          Known: [server], [store].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:4:2: section [sotre] is not known to this version
-          Did you mean [store]? Known: [store].
+          Did you mean [store]? Known: [server], [store].
         [CONFIG_UNKNOWN_KEY] mainstay.toml:6:1: unknown key `bussyTimeoutMs` in [store]
           Did you mean `busyTimeoutMs`? It has: `url`, `busyTimeoutMs`, `transactionTimeoutMs`, `readTimeoutMs`, `queueLimit`, `readers`, `connections`, `walLimitBytes`, `migrate`.
         [CONFIG_UNKNOWN_KEY] mainstay.toml:7:3: unknown key `lsiten` in [store]
@@ -122,11 +143,11 @@ fn what_is_not_toml_is_told_with_its_place() {
 fn variables_are_as_strict_as_the_file() {
     let environment = [
         ("MAINSTAY__STORE__URLL", "sqlite:a.db"),
-        ("MAINSTAY__SERVER__LISTEN", "1"),
+        ("MAINSTAY__POOLS__LISTEN", "1"),
         ("MAINSTAY__STORE__READERS", "many"),
     ];
     insta::assert_snapshot!(load("", &environment).unwrap_err(), @r#"
-        [CONFIG_UNKNOWN_KEY] environment variable MAINSTAY__SERVER__LISTEN is not known to this version
+        [CONFIG_UNKNOWN_KEY] environment variable MAINSTAY__POOLS__LISTEN is not known to this version
           Correct the name or remove it; docs/reference/configuration.md lists every key and variable.
         [CONFIG_UNKNOWN_KEY] environment variable MAINSTAY__STORE__URLL is not known to this version
           Did you mean MAINSTAY__STORE__URL?

@@ -6,8 +6,14 @@ use mainstay::core::codes::{ErrorCode, Register};
 use std::fmt::Write;
 
 /// Every code this program can answer with.
-fn register() -> Register {
-    let tables = [mainstay::store::CODES, mainstay::events::CODES, config::CODES, crate::CODES];
+pub(crate) fn register() -> Register {
+    let tables = [
+        mainstay::store::CODES,
+        mainstay::events::CODES,
+        mainstay_server::CODES,
+        config::CODES,
+        crate::CODES,
+    ];
     Register::join(&tables).expect("a test keeps the tables apart")
 }
 

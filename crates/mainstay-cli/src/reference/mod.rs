@@ -6,7 +6,7 @@
 
 mod cli;
 mod configuration;
-mod errors;
+pub(crate) mod errors;
 
 use crate::{Error, Result};
 use std::fs;

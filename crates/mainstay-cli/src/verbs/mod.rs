@@ -5,6 +5,8 @@ mod config;
 mod demo;
 mod migrate;
 mod reference;
+mod serve;
+mod token;
 
 use crate::arguments::Global;
 use crate::{Error, Result};
@@ -14,8 +16,10 @@ use std::future::Future;
 /// A verb of the command line.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    Serve(serve::Serve),
     Demo(demo::Demo),
     Migrate(migrate::Migrate),
+    Token(token::Token),
     Config(config::Config),
     Bench(bench::Bench),
     #[command(hide = true)]
@@ -25,8 +29,10 @@ pub(crate) enum Verb {
 impl Verb {
     pub(crate) fn run(&self, global: &Global) -> Result<()> {
         match self {
+            Self::Serve(verb) => block_on(verb.run(global)),
             Self::Demo(verb) => block_on(verb.run(global)),
             Self::Migrate(verb) => block_on(verb.run(global)),
+            Self::Token(verb) => block_on(verb.run(global)),
             Self::Config(verb) => verb.run(global),
             Self::Bench(verb) => block_on(verb.run(global)),
             Self::Reference(verb) => verb.run(),

@@ -8,6 +8,18 @@ fn without_a_file_everything_is_default() {
     let answer = folder.run("config check");
     assert_eq!(answer.code, 0, "{answer:?}");
     insta::assert_snapshot!(answer.stdout, @r#"
+        [server]
+        listen = "127.0.0.1:7420"  # default
+        tlsCert = ""               # default
+        tlsKey = ""                # default
+        insecure = false           # default
+        maxConnections = 1024      # default
+        headerTimeoutMs = 10000    # default
+        requestTimeoutMs = 30000   # default
+        bodyTimeoutMs = 10000      # default
+        shutdownGraceMs = 10000    # default
+        maxBodyBytes = 1048576     # default
+
         [store]
         url = "sqlite:mainstay.db"    # default
         busyTimeoutMs = 5000          # default
@@ -30,6 +42,18 @@ fn flags_override_the_environment_which_overrides_the_file() {
     let environment = [("MAINSTAY__STORE__URL", "sqlite:variable.db"), ("MAINSTAY__STORE__READERS", "8")];
     let answer = folder.run_with(&environment, "config check --store postgres://ada:s3cret@db/main");
     insta::assert_snapshot!(answer.stdout, @r#"
+        [server]
+        listen = "127.0.0.1:7420"  # default
+        tlsCert = ""               # default
+        tlsKey = ""                # default
+        insecure = false           # default
+        maxConnections = 1024      # default
+        headerTimeoutMs = 10000    # default
+        requestTimeoutMs = 30000   # default
+        bodyTimeoutMs = 10000      # default
+        shutdownGraceMs = 10000    # default
+        maxBodyBytes = 1048576     # default
+
         [store]
         url = "postgres://ada:***@db/main"  # --store
         busyTimeoutMs = 5000                # default
@@ -61,7 +85,7 @@ fn a_file_can_be_named() {
 #[test]
 fn mistakes_are_told_with_line_column_and_hint() {
     let folder = Folder::new();
-    folder.write("mainstay.toml", "[store]\nbussyTimeoutMs = 10\nreaders = 0\n\n[server]\nlisten = \"x\"\n");
+    folder.write("mainstay.toml", "[store]\nbussyTimeoutMs = 10\nreaders = 0\n\n[pools]\nlisten = \"x\"\n");
     let answer = folder.run("config check");
     assert_eq!((answer.code, answer.stdout.as_str()), (2, ""));
     insta::assert_snapshot!(answer.stderr, @"
@@ -69,8 +93,8 @@ fn mistakes_are_told_with_line_column_and_hint() {
         hint: Did you mean `busyTimeoutMs`? It has: `url`, `busyTimeoutMs`, `transactionTimeoutMs`, `readTimeoutMs`, `queueLimit`, `readers`, `connections`, `walLimitBytes`, `migrate`.
         error[CONFIG_INVALID_VALUE]: mainstay.toml:3:11: store.readers must be a whole number from 1 to 64, not 0
         hint: Leave it out to get the default, 4.
-        error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [server] is not known to this version
-        hint: Known: [store].
+        error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [pools] is not known to this version
+        hint: Known: [server], [store].
         ");
 }
 

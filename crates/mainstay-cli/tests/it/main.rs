@@ -9,3 +9,4 @@ mod documents;
 mod migrate;
 mod program;
 mod reference;
+mod serve;

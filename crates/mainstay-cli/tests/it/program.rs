@@ -16,6 +16,16 @@ pub(crate) struct Answer {
     pub(crate) stderr: String,
 }
 
+/// The program, about to be run in a folder and with nothing of our own environment that it would mind.
+pub(crate) fn command(folder: &Folder, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MAINSTAY")) {
+        command.env_remove(name);
+    }
+    command.current_dir(folder.path()).args(arguments.split_whitespace());
+    command
+}
+
 impl Folder {
     pub(crate) fn new() -> Self {
         Self(TempDir::new().unwrap())
@@ -44,13 +54,8 @@ impl Folder {
 
     /// Runs the program with some environment variables.
     pub(crate) fn run_with(&self, environment: &[(&str, &str)], arguments: &str) -> Answer {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstay"));
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MAINSTAY"))
-        {
-            command.env_remove(name);
-        }
-        command.current_dir(self.path()).args(arguments.split_whitespace()).envs(environment.iter().copied());
+        let mut command = command(self, arguments);
+        command.envs(environment.iter().copied());
         let output = command.output().unwrap();
         Answer {
             code: output.status.code().unwrap(),

@@ -1,0 +1,145 @@
+//! `[server]`: where `mainstay serve` listens, and how much it takes.
+
+use super::Config;
+use super::setting::Kind::{self, Integer};
+use super::setting::{Section, Setting, Value};
+use mainstay_server::{Error, Options, defaults};
+use std::borrow::Cow;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+/// The section.
+pub static SECTION: Section = Section {
+    name: "server",
+    doc: "What `mainstay serve` listens on and takes.",
+    settings: &[
+        &LISTEN,
+        &TLS_CERT,
+        &TLS_KEY,
+        &INSECURE,
+        &MAX_CONNECTIONS,
+        &HEADER_TIMEOUT_MS,
+        &REQUEST_TIMEOUT_MS,
+        &BODY_TIMEOUT_MS,
+        &SHUTDOWN_GRACE_MS,
+        &MAX_BODY_BYTES,
+    ],
+};
+
+/// No request takes longer than an hour; a larger number is a mistake in the unit.
+const TIMEOUT: Kind = Integer { least: 1, most: Some(3_600_000) };
+
+/// Where to listen.
+pub static LISTEN: Setting = Setting {
+    section: "server",
+    key: "listen",
+    kind: Kind::Address,
+    default: Value::Text(Cow::Borrowed("127.0.0.1:7420")),
+    flag: Some("--listen"),
+    doc: "Where to listen: an IP address and a port; port 0 takes a free one. On a loopback address everybody on the \
+          machine may use `/v1` until the first token is created. Every other address needs a token and TLS.",
+};
+static TLS_CERT: Setting = setting(
+    "tlsCert",
+    Kind::File,
+    Value::Text(Cow::Borrowed("")),
+    "The certificate chain, a PEM file. With it and `tlsKey` the server speaks TLS.",
+);
+static TLS_KEY: Setting = setting(
+    "tlsKey",
+    Kind::File,
+    Value::Text(Cow::Borrowed("")),
+    "The key of the certificate, a PEM file that nobody else can read.",
+);
+/// Whether an address that others reach may do without.
+pub static INSECURE: Setting = Setting {
+    section: "server",
+    key: "insecure",
+    kind: Kind::Boolean,
+    default: Value::Boolean(false),
+    flag: Some("--insecure"),
+    doc: "Whether to listen on an address that others can reach although there is no TLS or no token yet, for instance \
+          behind a proxy that does TLS. Requests need a token all the same.",
+};
+static MAX_CONNECTIONS: Setting = setting(
+    "maxConnections",
+    Integer { least: 1, most: Some(1_000_000) },
+    Value::Integer(defaults::MAX_CONNECTIONS as i64),
+    "How many connections are open at once. Further ones wait to be accepted.",
+);
+static HEADER_TIMEOUT_MS: Setting = setting(
+    "headerTimeoutMs",
+    TIMEOUT,
+    Value::Integer(defaults::HEADER_TIMEOUT_MS as i64),
+    "How long a client may take to shake hands and to send the headers of a request, and how long a connection may be \
+     idle.",
+);
+static REQUEST_TIMEOUT_MS: Setting = setting(
+    "requestTimeoutMs",
+    TIMEOUT,
+    Value::Integer(defaults::REQUEST_TIMEOUT_MS as i64),
+    "How long a request may take before it ends with `REQUEST_TIMEOUT`. Answers that stream have no limit.",
+);
+static BODY_TIMEOUT_MS: Setting = setting(
+    "bodyTimeoutMs",
+    TIMEOUT,
+    Value::Integer(defaults::BODY_TIMEOUT_MS as i64),
+    "How long the body of a request may take to arrive, and how long a client may take nothing of an answer before its \
+     connection is closed.",
+);
+static SHUTDOWN_GRACE_MS: Setting = setting(
+    "shutdownGraceMs",
+    Integer { least: 0, most: Some(3_600_000) },
+    Value::Integer(defaults::SHUTDOWN_GRACE_MS as i64),
+    "How long requests that are under way may take to finish once the server was told to stop.",
+);
+static MAX_BODY_BYTES: Setting = setting(
+    "maxBodyBytes",
+    // Below a kilobyte nothing works; above a quarter of a gigabyte a few clients fill the memory.
+    Integer { least: 1 << 10, most: Some(256 << 20) },
+    Value::Integer(defaults::MAX_BODY_BYTES as i64),
+    "How large the body of a request may be; eight times that on routes that take batches.",
+);
+
+const fn setting(key: &'static str, kind: Kind, default: Value, doc: &'static str) -> Setting {
+    Setting { section: "server", key, kind, default, flag: None, doc }
+}
+
+/// The options of the server that the configuration asks for.
+pub fn options(config: &Config) -> Result<Options, Error> {
+    let duration = |setting| Duration::from_millis(config.number(setting));
+    let count = |setting| usize::try_from(config.number(setting)).unwrap_or(usize::MAX);
+    let options = Options::default()
+        .listen(listen(config))
+        .insecure(config.flag(&INSECURE))
+        .max_connections(count(&MAX_CONNECTIONS))
+        .header_timeout(duration(&HEADER_TIMEOUT_MS))
+        .request_timeout(duration(&REQUEST_TIMEOUT_MS))
+        .body_timeout(duration(&BODY_TIMEOUT_MS))
+        .shutdown_grace(duration(&SHUTDOWN_GRACE_MS))
+        .max_body_bytes(count(&MAX_BODY_BYTES));
+    let missing =
+        |what: &Setting| Error::Tls { what: what.name(), reason: "is missing, the other is set".to_owned() };
+    match (config.text(&TLS_CERT), config.text(&TLS_KEY)) {
+        ("", "") => Ok(options),
+        ("", _) => Err(missing(&TLS_CERT)),
+        (_, "") => Err(missing(&TLS_KEY)),
+        (certificate, key) => Ok(options.tls(certificate, key)),
+    }
+}
+
+/// Where a server with this configuration is found from this machine.
+pub fn url(config: &Config) -> String {
+    let mut address = listen(config);
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    let scheme = if config.text(&TLS_CERT).is_empty() { "http" } else { "https" };
+    format!("{scheme}://{address}")
+}
+
+fn listen(config: &Config) -> SocketAddr {
+    config.text(&LISTEN).parse().expect("addresses are checked")
+}

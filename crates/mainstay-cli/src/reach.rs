@@ -1,0 +1,33 @@
+//! The store when it is free, else the server that holds it.
+
+use crate::arguments::Global;
+use crate::remote::Remote;
+use crate::{Error, Result, config};
+use mainstay::store::{self, Store};
+
+/// Where a verb does its work.
+pub(crate) enum Reached {
+    /// In the store, which this process holds now.
+    Store(Store),
+    /// At a server.
+    Server(Remote),
+}
+
+impl Global {
+    /// Asks the server when one is named. Otherwise opens the store, and asks the server that holds it when that is a
+    /// file that another process has.
+    pub(crate) async fn reach(&self) -> Result<Reached> {
+        let config = self.load()?;
+        let token = self.token.as_ref().map(|token| token.0.clone());
+        if let Some(url) = &self.server {
+            return Remote::new(url, token, None).map(Reached::Server);
+        }
+        match config::store::options(&config).open().await {
+            Ok(store) => Ok(Reached::Store(store)),
+            Err(held @ store::Error::Owned { .. }) => {
+                Remote::new(&config::server::url(&config), token, Some(held.to_string())).map(Reached::Server)
+            }
+            Err(error) => Err(Error::Store(error)),
+        }
+    }
+}

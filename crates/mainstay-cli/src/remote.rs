@@ -1,0 +1,141 @@
+//! Talks to a server that runs.
+//!
+//! Calls block: a verb does one thing after another, and nobody else waits for its thread.
+
+use crate::{Error, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+use ureq::http::{Response, StatusCode};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, Body, RequestBuilder};
+
+/// A server on this machine answers within a moment; one far away within this.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longer than any server lets a request take by default.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// A server, as verbs see it.
+pub(crate) struct Remote {
+    agent: Agent,
+    url: String,
+    token: Option<String>,
+    /// Why a server is asked at all, when nobody said so.
+    because: Option<String>,
+}
+
+/// What a server says when it says no.
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+    detail: String,
+}
+
+impl Remote {
+    /// The server at `url`, shown `token`.
+    pub(crate) fn new(url: &str, token: Option<String>, because: Option<String>) -> Result<Self> {
+        let url = url.trim_end_matches('/').to_owned();
+        let is_https = url.starts_with("https://");
+        if !is_https && !url.starts_with("http://") {
+            return Err(Error::Argument(format!(
+                "--server: {url:?} is not the URL of a server, as in http://127.0.0.1:7420"
+            )));
+        }
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            // Whoever redirects us, or stands in between, is nobody to show the token to.
+            .max_redirects(0)
+            .proxy(None)
+            .timeout_connect(Some(CONNECT))
+            .timeout_recv_response(Some(ANSWER));
+        if is_https {
+            let trusted = rustls_native_certs::load_native_certs().certs;
+            let trusted: Vec<_> = trusted.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
+            config = config
+                .tls_config(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&trusted)).build());
+        }
+        Ok(Self { agent: config.build().new_agent(), url, token, because })
+    }
+
+    /// Asks for what is at `path`.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.read(self.prepared(self.agent.get(self.at(path))).call())
+    }
+
+    /// Sends `body` to `path`.
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
+        let body = serde_json::to_vec(body).expect("our own types have string keys and finite numbers");
+        let request = self.prepared(self.agent.post(self.at(path))).content_type("application/json");
+        self.read(request.send(&body))
+    }
+
+    /// Removes what is at `path`.
+    pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.read(self.prepared(self.agent.delete(self.at(path))).call())
+    }
+
+    /// The lines of an answer that streams, as they come and for as long as they come.
+    #[allow(dead_code, reason = "the verbs that follow the log use it")]
+    pub(crate) fn lines(&self, path: &str) -> Result<impl Iterator<Item = Result<String>>> {
+        let request = self.prepared(self.agent.get(self.at(path))).header("Accept", "text/event-stream");
+        let response = self.checked(request.call())?;
+        let reader = BufReader::new(response.into_body().into_reader());
+        let url = self.url.clone();
+        Ok(reader.lines().map(move |line| {
+            line.map_err(|error| Error::Unreachable {
+                url: url.clone(),
+                reason: error.to_string(),
+                because: None,
+            })
+        }))
+    }
+
+    fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    fn prepared<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header("Authorization", format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        answer: std::result::Result<Response<Body>, ureq::Error>,
+    ) -> Result<T> {
+        let mut response = self.checked(answer)?;
+        let text = response.body_mut().read_to_string().map_err(|error| self.unreachable(&error))?;
+        serde_json::from_str(&text).map_err(|_| self.stranger(response.status()))
+    }
+
+    /// The answer, if it is a yes.
+    fn checked(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<Response<Body>> {
+        let mut response = answer.map_err(|error| self.unreachable(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let text = response.body_mut().read_to_string().unwrap_or_default();
+        Err(match serde_json::from_str(&text) {
+            Ok(Problem { code, detail }) => Error::Refused { code, detail },
+            Err(_) => self.stranger(response.status()),
+        })
+    }
+
+    fn unreachable(&self, reason: &dyn std::fmt::Display) -> Error {
+        Error::Unreachable {
+            url: self.url.clone(),
+            reason: format!("no server answers: {reason}"),
+            because: self.because.clone(),
+        }
+    }
+
+    /// Something answers that is no server of ours, or one of another version.
+    fn stranger(&self, status: StatusCode) -> Error {
+        let reason =
+            format!("what answers there ({status}) is no Mainstay server that this program understands");
+        Error::Unreachable { url: self.url.clone(), reason, because: self.because.clone() }
+    }
+}

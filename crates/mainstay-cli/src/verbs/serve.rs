@@ -1,0 +1,156 @@
+//! `mainstay serve`: the HTTP API.
+
+use crate::arguments::Global;
+use crate::config::{self, Setting};
+use crate::{Error, Result, output};
+use clap::Args;
+use mainstay::store::Store;
+use mainstay_server::{Server, Stopped, Tokens};
+use serde::Serialize;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+/// Serve the HTTP API
+///
+/// Opens the store, brings its schema up to date, and serves until it is told to stop (SIGTERM or Ctrl-C). Then it
+/// finishes what is under way; told a second time, it ends at once. Everything committed is safe either way.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where to listen, as in 127.0.0.1:7420; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Listen where others can reach it although there is no TLS or no token yet
+    #[arg(long)]
+    insecure: bool,
+}
+
+/// What `--json` answers once the server listens.
+#[derive(Serialize)]
+struct Listening {
+    url: String,
+    address: String,
+    store: String,
+    durability: String,
+}
+
+impl Serve {
+    pub(crate) async fn run(&self, global: &Global) -> Result<()> {
+        let config = global.load_with(self.flags())?;
+        let options = config::server::options(&config)?;
+        // From the first moment, so that nobody who starts and stops us at once is ignored.
+        let stop = told_to_stop()?;
+        let store = config::store::options(&config).open().await?;
+        let ended = self.serve(options, &store, global.json, stop).await;
+        store.close().await;
+        let Stopped { abandoned } = ended?;
+        eprintln!("{}", farewell(abandoned));
+        Ok(())
+    }
+
+    fn flags(&self) -> Vec<(&'static Setting, String)> {
+        let listen = self.listen.iter().map(|address| (&config::server::LISTEN, address.clone()));
+        let insecure = self.insecure.then(|| (&config::server::INSECURE, true.to_string()));
+        listen.chain(insecure).collect()
+    }
+
+    async fn serve(
+        &self,
+        options: mainstay_server::Options,
+        store: &Store,
+        is_json: bool,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Stopped> {
+        let server = Server::bind(options, store.clone()).await?;
+        let listening = Listening {
+            url: server.url(),
+            address: server.address().to_string(),
+            store: store.location().to_string(),
+            durability: store.durability().await?,
+        };
+        let has_tokens = Tokens::new(store.clone()).exist().await?;
+        eprint!("{}", greeting(&listening, server.address().ip().is_loopback(), has_tokens));
+        if is_json {
+            output::print_json_line(&listening)?;
+        }
+        Ok(server.run(stop).await)
+    }
+}
+
+fn greeting(listening: &Listening, is_loopback: bool, has_tokens: bool) -> String {
+    let Listening { url, store, durability, .. } = listening;
+    let access = match (is_loopback, has_tokens) {
+        (_, true) => "tokens",
+        (true, false) => "open to this machine until the first token is created",
+        (false, false) => "tokens, of which there is none yet",
+    };
+    format!("Mainstay listens on {url}\n  store: {store} ({durability})\n  access: {access}\n")
+}
+
+fn farewell(abandoned: usize) -> String {
+    match abandoned {
+        0 => "Stopped; everything under way was finished.".to_owned(),
+        1 => "Stopped; 1 connection was not done in time.".to_owned(),
+        several => format!("Stopped; {several} connections were not done in time."),
+    }
+}
+
+/// Some programs that stop others send the signal twice in a row; a person takes longer to lose patience.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
+
+/// Ready when the process is told to stop. Told again, the process ends at once.
+fn told_to_stop() -> Result<impl Future<Output = ()>> {
+    let first = signal().map_err(|source| Error::Io { what: "signals".to_owned(), source })?;
+    Ok(async {
+        first.await;
+        eprintln!("Stopping; once more to end at once.");
+        tokio::spawn(async {
+            tokio::time::sleep(SAME_SIGNAL).await;
+            if let Ok(second) = signal() {
+                second.await;
+                std::process::exit(1);
+            }
+        });
+    })
+}
+
+/// Ready at the next SIGTERM or SIGINT from now on.
+#[cfg(unix)]
+fn signal() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Ready at the next Ctrl-C from now on.
+#[cfg(not(unix))]
+fn signal() -> io::Result<impl Future<Output = ()>> {
+    Ok(async { drop(tokio::signal::ctrl_c().await) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greeting_tells_where_what_and_for_whom() {
+        let listening = Listening {
+            url: "http://127.0.0.1:7420".to_owned(),
+            address: "127.0.0.1:7420".to_owned(),
+            store: "sqlite:mainstay.db".to_owned(),
+            durability: "SQLite 3.54.0, WAL, synchronous=FULL".to_owned(),
+        };
+        insta::assert_snapshot!(greeting(&listening, true, false), @"
+            Mainstay listens on http://127.0.0.1:7420
+              store: sqlite:mainstay.db (SQLite 3.54.0, WAL, synchronous=FULL)
+              access: open to this machine until the first token is created
+            ");
+        assert!(greeting(&listening, false, false).contains("none yet"));
+        assert!(greeting(&listening, true, true).ends_with("access: tokens\n"));
+    }
+}

@@ -1,0 +1,183 @@
+//! `mainstay serve` and `mainstay token`: a server that runs, and the verbs that ask it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
+
+use crate::program::{Folder, command};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// A server that runs in a folder, as a process of its own.
+struct Serving {
+    child: Child,
+    listening: Value,
+}
+
+impl Serving {
+    fn start(folder: &Folder, flags: &str) -> Self {
+        let mut command = command(folder, &format!("serve --json --listen 127.0.0.1:0 {flags}"));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let listening = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
+        Self { child, listening }
+    }
+
+    fn url(&self) -> &str {
+        self.listening["url"].as_str().unwrap()
+    }
+
+    /// Asks it, and returns all that it says.
+    fn ask(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.listening["address"].as_str().unwrap()).unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Stops it as an operator would, and returns what it told a person.
+    fn stop(mut self, signal: &str) -> String {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        let mut told = String::new();
+        self.child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
+        told
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing behind; one that did not has waited for it already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn serves_tells_where_and_stops_when_told() {
+    for signal in ["-TERM", "-INT"] {
+        let folder = Folder::new();
+        let server = Serving::start(&folder, "");
+        assert_eq!(server.listening["store"], "sqlite:mainstay.db");
+        assert!(server.listening["durability"].as_str().unwrap().contains("synchronous=FULL"));
+        assert!(server.ask("GET /health/ready").starts_with("HTTP/1.1 200 "));
+        let url = server.url().to_owned();
+        let told = server.stop(signal);
+        assert!(
+            told.starts_with(&format!("Mainstay listens on {url}\n  store: sqlite:mainstay.db (SQLite")),
+            "{told}"
+        );
+        assert!(told.ends_with("Stopped; everything under way was finished.\n"), "{told}");
+        assert_eq!(folder.files(), ["mainstay.db"], "the log and the lock are gone after a clean end");
+    }
+}
+
+#[test]
+fn a_store_that_another_process_holds_cannot_be_served() {
+    let folder = Folder::new();
+    let server = Serving::start(&folder, "");
+    folder.run("serve --listen 127.0.0.1:0").assert_failed(1, "STORE_OWNED");
+    let address = server.listening["address"].as_str().unwrap();
+    let taken = folder.run(&format!("serve --store sqlite:other.db --listen {address}"));
+    taken.assert_failed(1, "SERVER_LISTEN_FAILED");
+    server.stop("-TERM");
+}
+
+#[test]
+fn an_address_that_others_reach_is_refused_without_tokens_and_tls() {
+    let folder = Folder::new();
+    let answer = folder.run("serve --listen 0.0.0.0:0");
+    answer.assert_failed(1, "SERVER_UNPROTECTED");
+    insta::assert_snapshot!(answer.stderr, @"
+        error[SERVER_UNPROTECTED]: 0.0.0.0:0 can be reached from elsewhere, and the server has neither a token nor TLS
+        hint: Create a token with `mainstay token create`, set server.tlsCert and server.tlsKey, or listen on 127.0.0.1. Behind a proxy that does TLS, --insecure says that this is meant.
+        ");
+    folder.write("mainstay.toml", "[server]\ntlsCert = \"c.pem\"\n");
+    folder.run("serve").assert_failed(1, "SERVER_TLS_INVALID");
+    folder.run("serve --listen localhost").assert_failed(2, "CONFIG_INVALID_VALUE");
+}
+
+#[test]
+fn tokens_are_made_in_the_store_and_through_the_server_that_holds_it() {
+    let folder = Folder::new();
+    let made = folder.run("token create --name first --role admin");
+    assert_eq!(made.code, 0, "{made:?}");
+    let admin = made.stdout.trim_end();
+    assert!(admin.starts_with("mst_") && admin.len() == 85, "{admin}");
+    assert!(
+        made.stderr.ends_with("Its secret, above, is not shown again.\n")
+            && !made.stderr.contains(&admin[21..])
+    );
+
+    let server = Serving::start(&folder, "");
+    assert!(server.ask("GET /admin/tokens").starts_with("HTTP/1.1 401 "));
+    let with = [("MAINSTAY_TOKEN", admin)];
+    let at = format!("--server {}", server.url());
+    let made = folder.run_with(
+        &with,
+        &format!("token create --name ci --role reader --tenant acme --expires-in 30d --json {at}"),
+    );
+    let id = made.json()["token"]["id"].as_str().unwrap().to_owned();
+    assert!(made.json()["secret"].as_str().unwrap().starts_with(&format!("mst_{id}_")));
+    let list = folder.run_with(&with, &format!("token list {at}"));
+    assert_eq!(list.stdout.lines().count(), 3, "{list:?}");
+    assert!(list.stdout.contains(&format!("{id}  ci     reader  acme ")), "{}", list.stdout);
+
+    let reader = made.json()["secret"].as_str().unwrap().to_owned();
+    let refused = folder.run(&format!("token list {at} --token {reader}"));
+    refused.assert_failed(1, "UNAUTHORIZED");
+    assert!(refused.stderr.contains("Admin role required"), "{}", refused.stderr);
+    folder.run(&format!("token list {at}")).assert_failed(1, "UNAUTHENTICATED");
+    assert_eq!(folder.run_with(&with, &format!("token revoke {id} {at}")).code, 0);
+    folder.run_with(&with, &format!("token revoke 0123 {at}")).assert_failed(1, "TOKEN_NOT_FOUND");
+    folder.run_with(&with, &format!("token revoke ../x {at}")).assert_failed(2, "CLI_USAGE_INVALID");
+    server.stop("-TERM");
+
+    let list = folder.run("token list --json").json();
+    assert_eq!(list["tokens"][1]["id"], id);
+    assert!(list["tokens"][1]["revokedAt"].is_string() && list["tokens"][0].get("revokedAt").is_none());
+    folder.run("token revoke nobody").assert_failed(1, "TOKEN_NOT_FOUND");
+}
+
+#[test]
+fn the_server_that_holds_the_store_is_found_by_its_address() {
+    let folder = Folder::new();
+    let made = folder.run("token create --name first --role admin");
+    let server = Serving::start(&folder, "");
+    let address = server.listening["address"].as_str().unwrap().to_owned();
+    folder.write("mainstay.toml", &format!("[server]\nlisten = \"{address}\"\n"));
+    let list = folder.run_with(&[("MAINSTAY_TOKEN", made.stdout.trim_end())], "token list --json");
+    assert_eq!(list.json()["tokens"][0]["name"], "first");
+
+    // Port 1 is nobody's: the error tells why a server was asked at all.
+    folder.write("mainstay.toml", "[server]\nlisten = \"127.0.0.1:1\"\n");
+    let lost = folder.run("token list");
+    lost.assert_failed(1, "CLI_SERVER_UNREACHABLE");
+    assert!(lost.stderr.contains("asked because mainstay.db is held by process"), "{}", lost.stderr);
+    server.stop("-TERM");
+}
+
+#[test]
+fn what_a_token_cannot_be_is_told() {
+    let folder = Folder::new();
+    for (arguments, said) in [
+        ("--name a --role root", "a role is reader, operator or admin"),
+        ("--name a --role admin --expires-in 30", "is not a time such as"),
+        ("--name a --role admin --expires-in 999w", "expiresInMs: must be"),
+        ("--name a --role admin --tenant a:b", "tenant: must have"),
+        ("--name a --role admin --server ftp://x", "is not the URL of a server"),
+    ] {
+        let answer = folder.run(&format!("token create {arguments} --json"));
+        assert_eq!((answer.code, answer.stdout.as_str()), (2, ""), "{answer:?}");
+        assert!(
+            answer.stderr.contains("CLI_USAGE_INVALID") && answer.stderr.contains(said),
+            "{}",
+            answer.stderr
+        );
+    }
+    let lost = folder.run("token list --server http://127.0.0.1:1");
+    lost.assert_failed(1, "CLI_SERVER_UNREACHABLE");
+    assert!(!lost.stderr.contains("because"));
+}

@@ -1,0 +1,89 @@
+//! The decision whether a request is let in, made once for every route.
+
+use super::local::{self, Peer};
+use super::{Permission, Principal, Rule};
+use crate::app::App;
+use crate::{Answer, Problem, error};
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+/// What the guard of one route knows.
+#[derive(Clone)]
+pub(crate) struct Post {
+    pub(crate) app: App,
+    pub(crate) rule: Rule,
+    /// Whether the route is one of those that are open while nobody needs a token.
+    pub(crate) is_open: bool,
+}
+
+/// Lets a request in or answers why not, and gives up on it when its time is over.
+pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(post.rule);
+    match post.admit(&parts).await {
+        Ok(Some(principal)) => parts.extensions.insert(principal),
+        Ok(None) => None,
+        Err(problem) => {
+            post.app.figures().refused.increment();
+            return problem.into_response();
+        }
+    };
+    let answer = next.run(Request::from_parts(parts, body));
+    if post.rule.is_streaming {
+        return answer.await;
+    }
+    let limit = post.app.options().request_timeout;
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+        let detail = format!("The request took longer than {} ms.", limit.as_millis());
+        Problem::new(&error::REQUEST_TIMEOUT, detail).into_response()
+    })
+}
+
+impl Post {
+    async fn admit(&self, parts: &Parts) -> Answer<Option<Principal>> {
+        let Some(needed) = self.rule.permission.role() else { return Ok(None) };
+        let principal = match bearer(&parts.headers)? {
+            Some(token) => {
+                let found = self.app.tokens().authenticate(token).await?;
+                found.ok_or_else(|| unauthenticated("The token is unknown, revoked or expired."))?
+            }
+            None if self.needs_no_token(parts).await? => match local::objection(parts) {
+                Some(objection) => return Err(Problem::new(&error::ORIGIN_REFUSED, objection)),
+                None => Principal::local(),
+            },
+            None => return Err(unauthenticated("A token is needed.")),
+        };
+        if principal.role < needed {
+            return Err(Problem::new(&error::UNAUTHORIZED, format!("{needed} role required")));
+        }
+        Ok(Some(principal))
+    }
+
+    async fn needs_no_token(&self, parts: &Parts) -> Answer<bool> {
+        let is_from_here = parts.extensions.get::<Peer>().is_some_and(|peer| local::is_loopback(peer.0));
+        if self.rule.permission == Permission::Local {
+            return Ok(is_from_here);
+        }
+        let is_unreachable = is_from_here && local::is_loopback(self.app.address());
+        Ok(self.is_open && is_unreachable && !self.app.tokens().exist().await?)
+    }
+}
+
+fn unauthenticated(detail: &str) -> Problem {
+    Problem::new(&error::UNAUTHENTICATED, detail)
+}
+
+/// The token that was presented. A header that is something else is refused, not ignored.
+fn bearer(headers: &HeaderMap) -> Answer<Option<&str>> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or_default();
+    if !scheme.eq_ignore_ascii_case("bearer") || values.next().is_some() {
+        return Err(unauthenticated("The Authorization header is not `Bearer TOKEN`."));
+    }
+    Ok(Some(token.trim()))
+}

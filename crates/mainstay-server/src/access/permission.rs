@@ -1,0 +1,71 @@
+//! What routes ask for.
+
+use super::Role;
+
+/// What a request needs to be let in.
+///
+/// Below `/v1`, a server that listens on this machine alone and whose store never had a token lets requests in
+/// without one. Everywhere else a role means a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Permission {
+    /// Nothing.
+    Public,
+    /// To come from this machine, or a token of any role.
+    Local,
+    /// A token of any role.
+    Reader,
+    /// A token of an operator or an admin.
+    Operator,
+    /// A token of an admin.
+    Admin,
+}
+
+impl Permission {
+    /// The role that a token must have, if one is looked at.
+    pub fn role(self) -> Option<Role> {
+        match self {
+            Self::Public => None,
+            Self::Local | Self::Reader => Some(Role::Reader),
+            Self::Operator => Some(Role::Operator),
+            Self::Admin => Some(Role::Admin),
+        }
+    }
+
+    /// The name by which the API's description calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Local => "local",
+            Self::Reader => "reader",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// A rule whose bodies may be eight times as large as usual.
+    pub fn batch(self) -> Rule {
+        Rule { is_batch: true, ..self.into() }
+    }
+
+    /// A rule without a time limit, for answers that stream until the server stops.
+    pub fn streaming(self) -> Rule {
+        Rule { is_streaming: true, ..self.into() }
+    }
+}
+
+/// What holds for the requests of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// What it needs.
+    pub permission: Permission,
+    /// Whether its bodies may be larger than usual.
+    pub is_batch: bool,
+    /// Whether its answers go on beyond the time limit.
+    pub is_streaming: bool,
+}
+
+impl From<Permission> for Rule {
+    fn from(permission: Permission) -> Self {
+        Self { permission, is_batch: false, is_streaming: false }
+    }
+}

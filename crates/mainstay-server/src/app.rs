@@ -1,0 +1,71 @@
+//! What every handler can reach: `State(app): State<App>`.
+
+use crate::figures::Figures;
+use crate::{Options, Shutdown, Tokens};
+use mainstay_core::measure::Measured;
+use mainstay_store::Store;
+use mainstay_store::system::SystemRandom;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What every handler can reach. Clones are the same.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) options: Options,
+    pub(crate) address: SocketAddr,
+    pub(crate) store: Store,
+    pub(crate) tokens: Tokens,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) figures: Figures,
+    pub(crate) random: SystemRandom,
+    /// The description of the API, as it is served.
+    pub(crate) openapi: String,
+}
+
+impl App {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// The tokens.
+    pub fn tokens(&self) -> &Tokens {
+        &self.0.tokens
+    }
+
+    /// The wish that the server stops; answers that stream end when it comes.
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.0.shutdown
+    }
+
+    /// Everything that keeps figures about itself, for `/metrics`. A further part is a further line.
+    pub(crate) fn measured(&self) -> [&dyn Measured; 2] {
+        [self.0.store.figures(), &self.0.figures]
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.0.figures
+    }
+
+    pub(crate) fn random(&self) -> &SystemRandom {
+        &self.0.random
+    }
+
+    pub(crate) fn openapi(&self) -> &str {
+        &self.0.openapi
+    }
+}

@@ -1,0 +1,112 @@
+//! How a server is started.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What [`Options::default`] begins with.
+pub mod defaults {
+    /// See [`Options::listen`](super::Options::listen).
+    pub const PORT: u16 = 7420;
+    /// See [`Options::max_connections`](super::Options::max_connections).
+    pub const MAX_CONNECTIONS: usize = 1_024;
+    /// See [`Options::header_timeout`](super::Options::header_timeout).
+    pub const HEADER_TIMEOUT_MS: u64 = 10_000;
+    /// See [`Options::request_timeout`](super::Options::request_timeout).
+    pub const REQUEST_TIMEOUT_MS: u64 = 30_000;
+    /// See [`Options::body_timeout`](super::Options::body_timeout).
+    pub const BODY_TIMEOUT_MS: u64 = 10_000;
+    /// See [`Options::shutdown_grace`](super::Options::shutdown_grace).
+    pub const SHUTDOWN_GRACE_MS: u64 = 10_000;
+    /// See [`Options::max_body_bytes`](super::Options::max_body_bytes).
+    pub const MAX_BODY_BYTES: usize = 1 << 20;
+}
+
+/// A route that takes batches takes bodies this many times as large as others: 8 MiB by default.
+pub(crate) const BATCH_FACTOR: usize = 8;
+
+/// Settings of a server. Every one has a default that is right for most.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub(crate) listen: SocketAddr,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) insecure: bool,
+    pub(crate) max_connections: usize,
+    pub(crate) header_timeout: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) shutdown_grace: Duration,
+    pub(crate) max_body_bytes: usize,
+}
+
+/// Where the certificate and its key are, as PEM files.
+#[derive(Debug, Clone)]
+pub(crate) struct Tls {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, defaults::PORT).into(),
+            tls: None,
+            insecure: false,
+            max_connections: defaults::MAX_CONNECTIONS,
+            header_timeout: Duration::from_millis(defaults::HEADER_TIMEOUT_MS),
+            request_timeout: Duration::from_millis(defaults::REQUEST_TIMEOUT_MS),
+            body_timeout: Duration::from_millis(defaults::BODY_TIMEOUT_MS),
+            shutdown_grace: Duration::from_millis(defaults::SHUTDOWN_GRACE_MS),
+            max_body_bytes: defaults::MAX_BODY_BYTES,
+        }
+    }
+}
+
+impl Options {
+    /// Where to listen; port 0 lets the operating system choose one.
+    pub fn listen(self, listen: SocketAddr) -> Self {
+        Self { listen, ..self }
+    }
+
+    /// Serves TLS with this certificate chain and key, both PEM files.
+    pub fn tls(self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self { tls: Some(Tls { certificate: certificate.into(), key: key.into() }), ..self }
+    }
+
+    /// Lets the server listen where others can reach it although it has no TLS or no token yet. Requests need a
+    /// token all the same.
+    pub fn insecure(self, insecure: bool) -> Self {
+        Self { insecure, ..self }
+    }
+
+    /// How many connections are open at once; further ones wait to be accepted.
+    pub fn max_connections(self, max_connections: usize) -> Self {
+        Self { max_connections: max_connections.max(1), ..self }
+    }
+
+    /// How long a client may take to shake hands and to send the headers of a request, and how long a connection
+    /// may be idle between two.
+    pub fn header_timeout(self, header_timeout: Duration) -> Self {
+        Self { header_timeout, ..self }
+    }
+
+    /// How long a request may take that does not stream its answer.
+    pub fn request_timeout(self, request_timeout: Duration) -> Self {
+        Self { request_timeout, ..self }
+    }
+
+    /// How long a body may take to arrive, and how long a client may take nothing of an answer.
+    pub fn body_timeout(self, body_timeout: Duration) -> Self {
+        Self { body_timeout, ..self }
+    }
+
+    /// How long requests that are under way may take to finish once the server was told to stop.
+    pub fn shutdown_grace(self, shutdown_grace: Duration) -> Self {
+        Self { shutdown_grace, ..self }
+    }
+
+    /// How large a body may be; eight times that on routes that take batches.
+    pub fn max_body_bytes(self, max_body_bytes: usize) -> Self {
+        Self { max_body_bytes, ..self }
+    }
+}

@@ -1,0 +1,135 @@
+//! Errors as RFC 9457 has them: one JSON document for whatever goes wrong with a request.
+
+use crate::error;
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use mainstay_core::codes::ErrorCode;
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// The media type of a problem document.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+/// What a client waits before it tries again what is worth trying again.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// A problem document. Its status, title and type follow from the code, so that they cannot disagree with the pages
+/// under docs/errors.
+#[derive(Debug)]
+pub struct Problem {
+    entry: &'static ErrorCode,
+    detail: String,
+    members: Map<String, Value>,
+}
+
+/// The result of a handler.
+pub type Answer<T> = Result<T, Problem>;
+
+impl Problem {
+    /// A problem of this kind; `detail` says what is the matter this time.
+    pub fn new(entry: &'static ErrorCode, detail: impl Into<String>) -> Self {
+        Self { entry, detail: detail.into(), members: Map::new() }
+    }
+
+    /// Adds a member, such as the `field` that is wrong or the state that was found instead.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The body is not what the route takes, for a reason that its types cannot tell.
+    pub fn invalid_field(field: &str, detail: impl fmt::Display) -> Self {
+        Self::new(&error::BODY_INVALID, format!("{field}: {detail}")).with("field", field)
+    }
+
+    /// A parameter of the query is not what the route takes, for a reason that its types cannot tell.
+    pub fn invalid_parameter(field: &str, detail: impl fmt::Display) -> Self {
+        Self::new(&error::QUERY_INVALID, format!("{field}: {detail}")).with("field", field)
+    }
+
+    /// A mistake of the server's own. The reason is for the log, never for the client.
+    pub fn internal(reason: impl fmt::Display) -> Self {
+        tracing::error!(%reason, "a request failed for a reason of the server's own");
+        Self::new(&error::INTERNAL_ERROR, "The log has the reason, under the trace id of this answer.")
+    }
+
+    /// The code.
+    pub fn code(&self) -> &'static str {
+        self.entry.code
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.entry.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The document as text.
+    fn document(self) -> String {
+        let Self { entry, detail, mut members } = self;
+        let mut document = Map::new();
+        document.insert("type".to_owned(), format!("/docs/errors/{}.md", entry.code).into());
+        document.insert("title".to_owned(), entry.meaning.into());
+        document.insert("status".to_owned(), entry.status.into());
+        document.insert("detail".to_owned(), detail.into());
+        document.insert("code".to_owned(), entry.code.into());
+        document.append(&mut members);
+        Value::Object(document).to_string()
+    }
+}
+
+impl From<mainstay_store::Error> for Problem {
+    /// What may pass by itself is told as it is. The rest names tables and statements, which is for the log.
+    fn from(error: mainstay_store::Error) -> Self {
+        if error.is_retryable() || error.entry().status < 500 {
+            return Self::new(error.entry(), error.to_string());
+        }
+        tracing::error!(%error, code = error.code(), "the store failed");
+        Self::new(error.entry(), error.entry().remedy)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, entry) = (self.status(), self.entry);
+        let mut response = Response::new(Body::from(self.document()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE && entry.retryable {
+            headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_has_the_members_of_the_rfc_and_its_own() {
+        let document = Problem::invalid_field("events[0].type", "is empty").document();
+        let document: Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(document["type"], "/docs/errors/BODY_INVALID.md");
+        assert_eq!(document["status"], 400);
+        assert_eq!(document["detail"], "events[0].type: is empty");
+        assert_eq!(
+            (&document["code"], &document["field"]),
+            (&"BODY_INVALID".into(), &"events[0].type".into())
+        );
+    }
+
+    #[test]
+    fn what_the_store_says_about_its_tables_is_not_told() {
+        let secret = mainstay_store::Error::Sql("no such column: payroll.salary".to_owned());
+        assert!(!Problem::from(secret).document().contains("payroll"));
+        let busy = mainstay_store::Error::Busy { waited_ms: 5, reason: "the writer".to_owned() };
+        assert!(Problem::from(busy).document().contains("busy for 5 ms"));
+    }
+}

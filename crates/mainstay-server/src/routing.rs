@@ -1,0 +1,171 @@
+//! The table of routes. There is one way to add one, and it takes a permission.
+
+use crate::access::guard::{Post, guard};
+use crate::access::{Permission, Rule};
+use crate::app::App;
+use crate::{Problem, error, observe};
+use axum::Router;
+use axum::http::{Method, Uri};
+use axum::middleware::from_fn_with_state;
+use std::fmt;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::{OpenApi, PathItem};
+use utoipa_axum::router::UtoipaMethodRouter;
+
+/// Below this, requests need no token while the server listens on this machine alone and no token was ever made.
+const OPEN: &str = "/v1/";
+
+/// Routes, each with its permission and its description.
+///
+/// ```
+/// use mainstay_server::{Answer, Json, Permission, Principal, Routes};
+/// use utoipa_axum::routes;
+///
+/// /// Who asks
+/// #[utoipa::path(get, path = "/v1/me", responses((status = 200, body = String)))]
+/// async fn me(principal: Principal) -> Answer<Json<String>> {
+///     Ok(Json(principal.role.to_string()))
+/// }
+///
+/// let routes = Routes::default().add(Permission::Reader, routes!(me));
+/// assert_eq!(routes.table()[0].to_string(), "GET /v1/me: reader");
+/// ```
+#[derive(Default)]
+pub struct Routes {
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    rule: Rule,
+    path: String,
+    described: UtoipaMethodRouter<App>,
+}
+
+/// One route of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path, with its parameters in braces.
+    pub path: String,
+    /// What it needs.
+    pub permission: Permission,
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}: {}", self.method, self.path, self.permission.name())
+    }
+}
+
+impl Routes {
+    /// Adds the handlers of one path that share a permission: `.add(Permission::Reader, routes!(get, list))`. A
+    /// [`Rule`] in its place says more: `Permission::Operator.batch()`, `Permission::Reader.streaming()`.
+    ///
+    /// # Panics
+    /// When the handlers have several paths: each would then answer on all of them.
+    #[must_use]
+    pub fn add(mut self, rule: impl Into<Rule>, described: UtoipaMethodRouter<App>) -> Self {
+        let paths: Vec<_> = described.1.paths.keys().cloned().collect();
+        let [path] = <[String; 1]>::try_from(paths)
+            .unwrap_or_else(|paths| panic!("handlers that are added together share one path, not {paths:?}"));
+        self.entries.push(Entry { rule: rule.into(), path, described });
+        self
+    }
+
+    /// These routes and others.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        self.entries.extend(others.entries);
+        self
+    }
+
+    /// Every method of every path, with what it needs.
+    pub fn table(&self) -> Vec<Route> {
+        let rows = self.entries.iter().flat_map(|entry| {
+            let item = &entry.described.1.paths[&entry.path];
+            operations(item).map(|(method, _)| Route {
+                method,
+                path: entry.path.clone(),
+                permission: entry.rule.permission,
+            })
+        });
+        rows.collect()
+    }
+
+    /// The description of all routes, in which each operation tells its permission.
+    pub(crate) fn describe(&self, mut api: OpenApi) -> OpenApi {
+        for entry in &self.entries {
+            let (schemas, paths, _) = &entry.described;
+            api.components.get_or_insert_default().schemas.extend(schemas.iter().cloned());
+            let mut item = paths.paths[&entry.path].clone();
+            for operation in operations_mut(&mut item) {
+                crate::openapi::complete(operation, entry.rule.permission);
+            }
+            match api.paths.paths.get_mut(&entry.path) {
+                Some(known) => known.merge_operations(item),
+                None => drop(api.paths.paths.insert(entry.path.clone(), item)),
+            }
+        }
+        api
+    }
+
+    /// The service that answers requests: each route behind its guard, everything inside of a span, nothing but
+    /// problem documents when something is wrong.
+    pub(crate) fn build(self, app: &App) -> Router {
+        let mut router = Router::new();
+        for Entry { rule, path, described: (_, _, handlers) } in self.entries {
+            let post = Post { app: app.clone(), rule, is_open: path.starts_with(OPEN) };
+            router = router.route(&path, handlers.route_layer(from_fn_with_state(post, guard)));
+        }
+        let caught = {
+            let app = app.clone();
+            CatchPanicLayer::custom(move |panic: Box<dyn std::any::Any + Send>| {
+                observe::panicked(&app, &*panic)
+            })
+        };
+        router
+            .fallback(not_found)
+            .method_not_allowed_fallback(method_not_allowed)
+            .with_state(app.clone())
+            .layer(caught)
+            .layer(from_fn_with_state(app.clone(), observe::observe))
+    }
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    Problem::new(&error::ROUTE_NOT_FOUND, format!("There is nothing at {}.", uri.path()))
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
+    Problem::new(&error::METHOD_NOT_ALLOWED, format!("{} does not take {method}.", uri.path()))
+}
+
+fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+    let all = [
+        (Method::GET, &item.get),
+        (Method::PUT, &item.put),
+        (Method::POST, &item.post),
+        (Method::DELETE, &item.delete),
+        (Method::OPTIONS, &item.options),
+        (Method::HEAD, &item.head),
+        (Method::PATCH, &item.patch),
+        (Method::TRACE, &item.trace),
+    ];
+    all.into_iter().filter_map(|(method, operation)| operation.as_ref().map(|operation| (method, operation)))
+}
+
+fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let all = [
+        &mut item.get,
+        &mut item.put,
+        &mut item.post,
+        &mut item.delete,
+        &mut item.options,
+        &mut item.head,
+        &mut item.patch,
+        &mut item.trace,
+    ];
+    all.into_iter().filter_map(Option::as_mut)
+}

@@ -1,0 +1,140 @@
+//! Tokens: who may ask the server for what.
+//!
+//! - [`new`](New): what a token is made from
+//! - `secret`: the text that its holder keeps; only a hash of it is stored
+//! - `table`: the rows, `mainstay_tokens`; nobody else touches them
+//! - `cache`: what was looked up a moment ago
+//!
+//! Times are judged by the database's clock. Rows are never deleted: a store that once had tokens never falls back to
+//! being open to all.
+
+mod cache;
+mod new;
+mod secret;
+mod table;
+
+pub use new::{Invalid, MAX_NAME_BYTES, MAX_TENANT_BYTES, New};
+pub use secret::Secret;
+pub use table::{COMPONENT, Token};
+
+use crate::access::{Principal, Role};
+use cache::{Cache, Known};
+use mainstay_store::{Result, Store};
+use std::sync::Arc;
+
+/// The tokens of a store. Clones share what they know.
+#[derive(Clone)]
+pub struct Tokens {
+    store: Store,
+    cache: Arc<Cache>,
+}
+
+impl Tokens {
+    /// The tokens of `store`, which was opened with [`COMPONENT`].
+    pub fn new(store: Store) -> Self {
+        Self { store, cache: Arc::default() }
+    }
+
+    /// Makes a token. Its secret is told this once and never again.
+    pub async fn create(&self, new: New) -> Result<(Token, Secret)> {
+        let secret = Secret::generate()?;
+        let stored = (secret.id().to_owned(), secret.hash(), new);
+        let token = self
+            .store
+            .transact_with(stored, async |tx, (id, hash, new)| table::insert(&tx, &id, &hash, &new).await)
+            .await?;
+        self.cache.exist();
+        Ok((token, secret))
+    }
+
+    /// Every token, oldest first; those of one tenant when it is named.
+    pub async fn list(&self, tenant: Option<&str>) -> Result<Vec<Token>> {
+        let tenant = tenant.map(str::to_owned);
+        self.store.read_with(tenant, async |tx, tenant| table::list(&tx, tenant.as_deref()).await).await
+    }
+
+    /// Makes a token worthless: here at once, on other nodes within a second. Revoking again changes nothing. `None`
+    /// when there is none with this id, or none of this tenant.
+    pub async fn revoke(&self, id: &str, tenant: Option<&str>) -> Result<Option<Token>> {
+        let which = (id.to_owned(), tenant.map(str::to_owned));
+        let revoked = self
+            .store
+            .transact_with(which, async |tx, (id, tenant)| table::revoke(&tx, &id, tenant.as_deref()).await)
+            .await;
+        // Also when the outcome is unknown: looking again costs a read.
+        self.cache.forget(id);
+        revoked
+    }
+
+    /// Whether there is a token, or ever was.
+    pub async fn exist(&self) -> Result<bool> {
+        if let Some(exist) = self.cache.do_exist() {
+            return Ok(exist);
+        }
+        let asked = cache::now();
+        let exist = self.store.read(async |tx| table::exist(&tx).await).await?;
+        self.cache.looked(exist, asked);
+        Ok(exist)
+    }
+
+    /// Who presents this text, if it is a token that is valid now.
+    pub async fn authenticate(&self, presented: &str) -> Result<Option<Principal>> {
+        let Some(secret) = Secret::parse(presented) else { return Ok(None) };
+        let known = match self.cache.get(secret.id()) {
+            Some(known) => known,
+            None => self.look_up(secret.id()).await?,
+        };
+        let Some(known) = known.filter(|known| secret.is_hashed_as(&known.hash)) else { return Ok(None) };
+        if !known.is_valid {
+            return Ok(None);
+        }
+        let Known { role, tenant, .. } = known;
+        Ok(Some(Principal { role, tenant, token: Some(secret.id().to_owned()) }))
+    }
+
+    async fn look_up(&self, id: &str) -> Result<Option<Known>> {
+        let (asked, generation) = (cache::now(), self.cache.generation());
+        let found = self.store.read_with(id.to_owned(), async |tx, id| table::find(&tx, &id).await).await?;
+        let known = found.map(|found| {
+            if found.is_valid() && found.is_use_stale() {
+                self.note_use(id.to_owned());
+            }
+            Known { is_valid: found.is_valid(), hash: found.hash, role: found.role, tenant: found.tenant }
+        });
+        self.cache.put(id, known.clone(), asked, generation);
+        Ok(known)
+    }
+
+    /// Writes down that a token was used, without making its user wait. If that fails, the next use is written down.
+    fn note_use(&self, id: String) {
+        let store = self.store.clone();
+        tokio::spawn(async move {
+            let noted = store.transact_with(id, async |tx, id| table::note_use(&tx, &id).await).await;
+            if let Err(error) = noted {
+                tracing::debug!(%error, "the use of a token was not written down");
+            }
+        });
+    }
+}
+
+/// What was read of a token to judge it.
+struct Found {
+    hash: String,
+    role: Role,
+    tenant: Option<String>,
+    expires_at: Option<i64>,
+    revoked_at: Option<i64>,
+    last_used_at: Option<i64>,
+    /// The database's time of the reading.
+    now: i64,
+}
+
+impl Found {
+    fn is_valid(&self) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|expires_at| self.now < expires_at)
+    }
+
+    fn is_use_stale(&self) -> bool {
+        self.last_used_at.is_none_or(|used| self.now - used >= table::USE_NOTED_EVERY_MS)
+    }
+}

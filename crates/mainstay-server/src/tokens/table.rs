@@ -1,0 +1,181 @@
+//! The table `mainstay_tokens`.
+
+use super::{Found, New};
+use crate::access::Role;
+use jiff::Timestamp;
+use mainstay_store::migrations::{Component, Script, Step};
+use mainstay_store::{Error, Result, Row, Tx, params};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The schema of the tokens; a store that a server stands on is opened with it.
+pub static COMPONENT: Component = Component { name: "tokens", steps: &[CREATE_TOKENS] };
+
+const CREATE_TOKENS: Step = Step {
+    name: "create_tokens",
+    script: Script::Both(&["CREATE TABLE mainstay_tokens (
+        id TEXT NOT NULL PRIMARY KEY,
+        hash TEXT NOT NULL,
+        name TEXT NOT NULL,
+        role TEXT NOT NULL,
+        tenant TEXT,
+        created_at BIGINT NOT NULL,
+        expires_at BIGINT,
+        revoked_at BIGINT,
+        last_used_at BIGINT)"]),
+    needs: 0,
+};
+
+/// How exactly the last use is known. Each note is a commit, and nobody asks for seconds.
+pub(super) const USE_NOTED_EVERY_MS: i64 = 60_000;
+
+const INSERT: &str = "INSERT INTO mainstay_tokens (id, hash, name, role, tenant, created_at, expires_at) \
+    VALUES ($1, $2, $3, $4, $5, mainstay_now(), mainstay_now() + CAST($6 AS BIGINT))";
+const SELECT: &str = "SELECT id, name, role, tenant, created_at, expires_at, revoked_at, last_used_at \
+    FROM mainstay_tokens WHERE id = $1";
+const SELECT_ALL: &str = "SELECT id, name, role, tenant, created_at, expires_at, revoked_at, last_used_at \
+    FROM mainstay_tokens ORDER BY created_at, id";
+const SELECT_TENANT: &str = "SELECT id, name, role, tenant, created_at, expires_at, revoked_at, last_used_at \
+    FROM mainstay_tokens WHERE tenant = $1 ORDER BY created_at, id";
+const SELECT_FOR_JUDGEMENT: &str = "SELECT hash, role, tenant, expires_at, revoked_at, last_used_at, \
+    mainstay_now() AS now FROM mainstay_tokens WHERE id = $1";
+const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM mainstay_tokens)";
+const REVOKE: &str =
+    "UPDATE mainstay_tokens SET revoked_at = mainstay_now() WHERE id = $1 AND revoked_at IS NULL";
+const NOTE_USE: &str = "UPDATE mainstay_tokens SET last_used_at = mainstay_now() \
+    WHERE id = $1 AND (last_used_at IS NULL OR last_used_at <= mainstay_now() - CAST($2 AS BIGINT))";
+
+/// A token, as it may be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Token {
+    /// Names the token; no secret.
+    pub id: String,
+    /// What it is for.
+    pub name: String,
+    /// What it allows.
+    pub role: Role,
+    /// The tenant it is confined to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// When it was made.
+    #[serde(with = "moment")]
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: i64,
+    /// From when on it is worthless.
+    #[serde(default, with = "moment::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<i64>,
+    /// Since when it is worthless.
+    #[serde(default, with = "moment::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub revoked_at: Option<i64>,
+    /// When it was used last, to the minute.
+    #[serde(default, with = "moment::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_used_at: Option<i64>,
+}
+
+/// Milliseconds as people and other programs write a moment.
+mod moment {
+    use super::Timestamp;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn text(ms: i64) -> String {
+        Timestamp::from_millisecond(ms).map_or_else(|_| format!("{ms} ms"), |time| format!("{time:.3}"))
+    }
+
+    fn read<E: serde::de::Error>(text: &str) -> Result<i64, E> {
+        text.parse::<Timestamp>().map(Timestamp::as_millisecond).map_err(E::custom)
+    }
+
+    pub(super) fn serialize<S: Serializer>(ms: &i64, out: S) -> Result<S::Ok, S::Error> {
+        text(*ms).serialize(out)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<i64, D::Error> {
+        read(&String::deserialize(input)?)
+    }
+
+    pub(super) mod optional {
+        use super::{Deserialize, Deserializer, Serialize, Serializer, read, text};
+
+        pub(in super::super) fn serialize<S: Serializer>(
+            ms: &Option<i64>,
+            out: S,
+        ) -> Result<S::Ok, S::Error> {
+            ms.map(text).serialize(out)
+        }
+
+        pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+            input: D,
+        ) -> Result<Option<i64>, D::Error> {
+            Option::<String>::deserialize(input)?.map(|text| read(&text)).transpose()
+        }
+    }
+}
+
+pub(super) async fn insert(tx: &Tx, id: &str, hash: &str, new: &New) -> Result<Token> {
+    let New { name, role, tenant, expires_in_ms } = new;
+    let row = params![id, hash, name, role.name(), tenant.clone(), *expires_in_ms];
+    tx.execute(INSERT, row).await?;
+    token(&tx.query_one(SELECT, params![id]).await?)
+}
+
+pub(super) async fn list(tx: &Tx, tenant: Option<&str>) -> Result<Vec<Token>> {
+    let rows = match tenant {
+        Some(tenant) => tx.query(SELECT_TENANT, params![tenant]).await?,
+        None => tx.query(SELECT_ALL, &[]).await?,
+    };
+    rows.iter().map(token).collect()
+}
+
+pub(super) async fn revoke(tx: &Tx, id: &str, tenant: Option<&str>) -> Result<Option<Token>> {
+    let is_meant = |token: &Token| tenant.is_none() || token.tenant.as_deref() == tenant;
+    let found = tx.query_optional(SELECT, params![id]).await?.as_ref().map(token).transpose()?;
+    if !found.is_some_and(|found| is_meant(&found)) {
+        return Ok(None);
+    }
+    tx.execute(REVOKE, params![id]).await?;
+    token(&tx.query_one(SELECT, params![id]).await?).map(Some)
+}
+
+pub(super) async fn exist(tx: &Tx) -> Result<bool> {
+    tx.query_one(EXISTS, &[]).await?.get(0)
+}
+
+pub(super) async fn find(tx: &Tx, id: &str) -> Result<Option<Found>> {
+    let Some(row) = tx.query_optional(SELECT_FOR_JUDGEMENT, params![id]).await? else { return Ok(None) };
+    Ok(Some(Found {
+        hash: row.get("hash")?,
+        role: role(&row)?,
+        tenant: row.get("tenant")?,
+        expires_at: row.get("expires_at")?,
+        revoked_at: row.get("revoked_at")?,
+        last_used_at: row.get("last_used_at")?,
+        now: row.get("now")?,
+    }))
+}
+
+pub(super) async fn note_use(tx: &Tx, id: &str) -> Result<()> {
+    tx.execute(NOTE_USE, params![id, USE_NOTED_EVERY_MS]).await.map(drop)
+}
+
+fn token(row: &Row) -> Result<Token> {
+    Ok(Token {
+        id: row.get("id")?,
+        name: row.get("name")?,
+        role: role(row)?,
+        tenant: row.get("tenant")?,
+        created_at: row.get("created_at")?,
+        expires_at: row.get("expires_at")?,
+        revoked_at: row.get("revoked_at")?,
+        last_used_at: row.get("last_used_at")?,
+    })
+}
+
+/// A role that this version does not know must not become some other role.
+fn role(row: &Row) -> Result<Role> {
+    let name: &str = row.get("role")?;
+    name.parse().map_err(|_| Error::Decode { column: "role".to_owned(), reason: format!("is {name:?}") })
+}

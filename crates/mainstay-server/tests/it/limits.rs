@@ -1,0 +1,111 @@
+//! Clients that send too much, too slowly, or never finish.
+
+use crate::client::{Answer, get, post, read, soon};
+use crate::running::{Running, options};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const SHORT: Duration = Duration::from_millis(50);
+
+async fn say(server: &Running, text: &str) -> Answer {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    // The writing side stays open: nobody says that this was all.
+    soon(read(&mut stream)).await
+}
+
+fn head(length: &str) -> String {
+    format!(
+        "POST /v1/test/echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
+    )
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_costs_a_bounded_time() {
+    let server = Running::start(options().body_timeout(SHORT)).await;
+    let answer = say(&server, &format!("{}{{\"text\":", head("Content-Length: 100"))).await;
+    answer.problem(408, "BODY_TIMEOUT");
+    let answer = say(&server, &format!("{}5\r\n{{\"tex\r\n", head("Transfer-Encoding: chunked"))).await;
+    answer.problem(408, "BODY_TIMEOUT");
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_by_what_it_announces_and_by_what_it_is() {
+    let server = Running::start(options().max_body_bytes(100)).await;
+    // Not a byte of it is sent: the announcement is enough.
+    let problem = say(&server, &head("Content-Length: 101")).await.problem(413, "BODY_TOO_LARGE");
+    assert_eq!(problem["maxBytes"], 100);
+    let chunk = format!("65\r\n{}\r\n", " ".repeat(0x65));
+    let answer = say(&server, &format!("{}{chunk}", head("Transfer-Encoding: chunked"))).await;
+    answer.problem(413, "BODY_TOO_LARGE");
+
+    let text = |length: usize| format!(r#"{{"text":"{}"}}"#, "x".repeat(length));
+    assert_eq!(post("/v1/test/echo", &text(80)).send(server.address).await.status, 200);
+    post("/v1/test/echo", &text(100)).send(server.address).await.problem(413, "BODY_TOO_LARGE");
+    assert_eq!(post("/v1/test/batch", &text(700)).send(server.address).await.body, "700");
+    post("/v1/test/batch", &text(800)).send(server.address).await.problem(413, "BODY_TOO_LARGE");
+}
+
+#[tokio::test]
+async fn headers_that_are_too_large_are_refused() {
+    let server = Running::start(options()).await;
+    let with = |bytes: usize| get("/livez").header("X-Long", &"x".repeat(bytes));
+    assert_eq!(with(15 << 10).send(server.address).await.status, 200);
+    with(17 << 10).send(server.address).await.problem(431, "HEADERS_TOO_LARGE");
+    assert_eq!(with(1 << 20).send(server.address).await.status, 431);
+    let many = (0..101).fold(get("/livez"), |request, number| request.header(&format!("X-{number}"), "1"));
+    assert_eq!(many.send(server.address).await.status, 431);
+    let long = format!("/livez?{}", "x".repeat(17 << 10));
+    get(&long).send(server.address).await.problem(431, "HEADERS_TOO_LARGE");
+}
+
+#[tokio::test]
+async fn headers_that_never_end_and_connections_that_say_nothing_are_closed() {
+    let server = Running::start(options().header_timeout(SHORT)).await;
+    for said in ["", "GET /livez HTTP/1.1\r\nHost: loc"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        soon(stream.read_to_end(&mut rest)).await.unwrap();
+        assert!(!String::from_utf8(rest).unwrap().contains("200"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn further_connections_wait_until_there_is_room() {
+    let server = Running::start(options().max_connections(1)).await;
+    let mut first = TcpStream::connect(server.address).await.unwrap();
+    let ask = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    first.write_all(ask.as_bytes()).await.unwrap();
+    let mut seen = [0; 12];
+    first.read_exact(&mut seen).await.unwrap();
+    assert_eq!(&seen, b"HTTP/1.1 200");
+
+    let second = tokio::spawn(get("/livez").send_to(server.address));
+    // The first connection is still served, which the second would be, too, if it were accepted.
+    first.write_all(ask.as_bytes()).await.unwrap();
+    let mut rest = [0; 100];
+    first.read_exact(&mut rest).await.unwrap();
+    assert!(!second.is_finished());
+    drop(first);
+    assert_eq!(second.await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_no_answer_is_let_go() {
+    let server = Running::start(options().body_timeout(SHORT)).await;
+    let mut deaf = TcpStream::connect(server.address).await.unwrap();
+    deaf.write_all(get("/v1/test/large").text(server.address).as_bytes()).await.unwrap();
+    let mut first = [0];
+    deaf.read_exact(&mut first).await.unwrap();
+    soon(async {
+        // Only the one that asks is left.
+        while !get("/metrics").send(server.address).await.body.contains("\nmainstay_server_connections 1\n") {
+        }
+    })
+    .await;
+    let mut rest = Vec::new();
+    let _ = deaf.read_to_end(&mut rest).await;
+    assert!(rest.len() < 64 << 20);
+}

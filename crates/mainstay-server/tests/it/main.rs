@@ -1,0 +1,16 @@
+//! The server as its clients meet it, over real connections.
+
+#![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
+
+mod access;
+mod client;
+mod health;
+mod limits;
+mod openapi;
+mod problems;
+mod running;
+mod shutdown;
+mod test_routes;
+mod tls;
+mod tokens;
+mod trace;

@@ -1,0 +1,94 @@
+//! The description of the API, and that every route in it is guarded.
+
+use crate::client::{get, request};
+use crate::running::{Running, options};
+use mainstay_server::{COMPONENT, Permission, Role, Server};
+use mainstay_testkit::stores::{Kind, Place};
+use serde_json::Value;
+
+#[tokio::test]
+async fn the_description_is_what_was_agreed() {
+    let place = Place::new(Kind::SqliteMemory);
+    let store = place.options().component(COMPONENT).open().await.unwrap();
+    let server = Server::bind(options(), store).await.unwrap();
+    let (address, handle) = (server.address(), server.handle());
+    let running = tokio::spawn(server.run(std::future::pending()));
+    let answer = get("/openapi.json").send(address).await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+    insta::assert_snapshot!(answer.body);
+    handle.stop();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn the_table_and_the_description_list_the_same_routes() {
+    let server = Running::start(options()).await;
+    let description = get("/openapi.json").send(server.address).await.json();
+    let mut described: Vec<String> = Vec::new();
+    for (path, item) in description["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let permission = operation["x-permission"].as_str().unwrap();
+            described.push(format!("{} {path}: {permission}", method.to_uppercase()));
+            let is_secured = operation["security"][0]["token"].is_array();
+            assert_eq!(is_secured, permission != "public", "{path}");
+            assert_eq!(operation["responses"]["default"]["$ref"], "#/components/responses/Problem");
+        }
+    }
+    let mut table: Vec<String> = server.table.iter().map(ToString::to_string).collect();
+    described.sort();
+    table.sort();
+    assert_eq!(table, described);
+    let operation_ids: Vec<&Value> = description["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|item| item.as_object().unwrap().values().map(|operation| &operation["operationId"]))
+        .collect();
+    let mut distinct: Vec<String> = operation_ids.iter().map(ToString::to_string).collect();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!(distinct.len(), operation_ids.len());
+}
+
+/// Without, with a weaker and with a sufficient token, for every route there is.
+#[tokio::test]
+async fn every_route_keeps_out_whom_it_should() {
+    // A route that lets in would wait for a gate; giving up is as good an answer as any.
+    let server = Running::start(options().request_timeout(std::time::Duration::from_millis(50))).await;
+    let mut tokens = Vec::new();
+    for role in Role::ALL {
+        tokens.push((role, server.token(role).await));
+    }
+    let streams = |path: &str| path.contains("/stream/") || path.ends_with("/large");
+    for route in server.table.iter().filter(|route| !streams(&route.path)) {
+        let ask = request(route.method.as_str(), &route.path.replace(['{', '}'], "x"));
+        let Some(needed) = route.permission.role() else {
+            let answer = ask.send(server.address).await;
+            assert!(answer.status < 400, "{route}: {answer:?}");
+            continue;
+        };
+        let answer = ask.send(server.address).await;
+        if route.permission == Permission::Local {
+            assert_eq!(answer.status, 200, "{route}");
+            let answer = ask.clone().header("Host", "evil.example").send(server.address).await;
+            answer.problem(403, "ORIGIN_REFUSED");
+        } else {
+            answer.problem(401, "UNAUTHENTICATED");
+            assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{route}");
+        }
+        for (role, token) in &tokens {
+            let answer = ask.clone().token(token).send(server.address).await;
+            if *role < needed {
+                let problem = answer.problem(403, "UNAUTHORIZED");
+                assert_eq!(problem["detail"], format!("{needed} role required"), "{route}");
+            } else {
+                assert!(![401, 403].contains(&answer.status), "{route} with {role}: {answer:?}");
+            }
+        }
+        let wrong = format!("mst_{}_{}", "0".repeat(16), "0".repeat(64));
+        ask.clone().token(&wrong).send(server.address).await.problem(401, "UNAUTHENTICATED");
+        ask.header("Authorization", "Basic YTpi").send(server.address).await.problem(401, "UNAUTHENTICATED");
+    }
+    assert!(server.table.iter().any(|route| streams(&route.path)), "or the exception is none any more");
+    get("/v1/test/stream/x").send(server.address).await.problem(401, "UNAUTHENTICATED");
+}

@@ -1,0 +1,52 @@
+//! A server that runs while a test does.
+
+use crate::test_routes;
+use mainstay_server::tokens::New;
+use mainstay_server::{COMPONENT, Handle, Options, Role, Route, Server, Stopped, Tokens};
+use mainstay_store::Store;
+use mainstay_testkit::stores::{Kind, Place};
+use std::net::SocketAddr;
+use tokio::task::JoinHandle;
+
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) table: Vec<Route>,
+    pub(crate) store: Store,
+    pub(crate) handle: Handle,
+    pub(crate) task: JoinHandle<Stopped>,
+    _place: Option<Place>,
+}
+
+/// Options for a port of one's own.
+pub(crate) fn options() -> Options {
+    Options::default().listen("127.0.0.1:0".parse().unwrap())
+}
+
+impl Running {
+    /// On SQLite in memory, for tests in which the store does not matter.
+    pub(crate) async fn start(options: Options) -> Self {
+        let place = Place::new(Kind::SqliteMemory);
+        let store = place.options().component(COMPONENT).open().await.unwrap();
+        let running = Self::start_on(options, store).await;
+        Self { _place: Some(place), ..running }
+    }
+
+    pub(crate) async fn start_on(options: Options, store: Store) -> Self {
+        let server = Server::bind_with(options, store.clone(), test_routes::all()).await.unwrap();
+        let (address, table, handle) = (server.address(), server.routes().to_vec(), server.handle());
+        let task = tokio::spawn(server.run(std::future::pending()));
+        Self { address, table, store, handle, task, _place: None }
+    }
+
+    /// Makes a token behind the server's back, as another node would.
+    pub(crate) async fn token(&self, role: Role) -> String {
+        let new = New::named("test", role).unwrap();
+        let (_, secret) = Tokens::new(self.store.clone()).create(new).await.unwrap();
+        secret.reveal().to_owned()
+    }
+
+    pub(crate) async fn stop(self) -> Stopped {
+        self.handle.stop();
+        self.task.await.unwrap()
+    }
+}
