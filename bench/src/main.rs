@@ -1,6 +1,10 @@
-//! `cargo run --release -- store [sqlite|postgres|long-read]`: Mainstay and its peers doing the same work in one run.
+//! Mainstay and its peers doing the same work in one run. [`USAGE`] says which work there is.
 
+mod events;
 mod store;
+
+const USAGE: &str = "usage: mainstay-bench store [sqlite|postgres|long-read]
+       mainstay-bench events [embedded|http|postgres|read ...] [--seconds <n>]";
 
 fn main() -> anyhow::Result<()> {
     // What the store warns of belongs to what is measured.
@@ -8,9 +12,14 @@ fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
         .init();
-    let runtime = tokio::runtime::Runtime::new()?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    #[cfg(feature = "umadb")]
+    if let [events::umadb::SERVE, address, folder] = arguments[..] {
+        return events::umadb::serve(address, folder);
+    }
+    let runtime = tokio::runtime::Runtime::new()?;
+    match arguments[..] {
         ["store"] => runtime.block_on(async {
             store::sqlite::run().await?;
             store::postgres::run().await
@@ -18,6 +27,7 @@ fn main() -> anyhow::Result<()> {
         ["store", "sqlite"] => runtime.block_on(store::sqlite::run()),
         ["store", "postgres"] => runtime.block_on(store::postgres::run()),
         ["store", "long-read"] => runtime.block_on(store::long_read::run(10)),
-        _ => anyhow::bail!("usage: mainstay-bench store [sqlite|postgres|long-read]"),
+        ["events", ref contests @ ..] => runtime.block_on(events::run(contests)),
+        _ => anyhow::bail!(USAGE),
     }
 }

@@ -2,8 +2,11 @@
 
 use hdrhistogram::Histogram;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 /// Latencies are kept from a microsecond to a minute, with this many significant digits.
 const DIGITS: u8 = 3;
@@ -53,12 +56,34 @@ impl Load {
         F: Fn(usize, u64) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = anyhow::Result<()>> + Send,
     {
+        self.run_callers(operation, tokio::spawn).await
+    }
+
+    /// The same with a thread for every caller: for operations that block instead of waiting.
+    pub async fn run_on_threads<F, Fut>(self, operation: F) -> Outcome
+    where
+        F: Fn(usize, u64) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = anyhow::Result<()>> + Send,
+    {
+        let runtime = Handle::current();
+        self.run_callers(operation, |caller| {
+            let runtime = runtime.clone();
+            tokio::task::spawn_blocking(move || runtime.block_on(caller))
+        })
+        .await
+    }
+
+    async fn run_callers<F, Fut>(self, operation: F, spawn: impl Fn(Caller) -> JoinHandle<Share>) -> Outcome
+    where
+        F: Fn(usize, u64) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = anyhow::Result<()>> + Send,
+    {
         let operation = Arc::new(operation);
         let counting_from = Instant::now() + self.warm_up;
         let until = counting_from + self.measured;
         let callers = (0..self.callers).map(|caller| {
             let operation = operation.clone();
-            tokio::spawn(async move { call(caller, &*operation, counting_from, until).await })
+            spawn(Box::pin(async move { call(caller, &*operation, counting_from, until).await }))
         });
         let callers: Vec<_> = callers.collect();
         let mut total = Outcome {
@@ -82,6 +107,9 @@ impl Load {
         total
     }
 }
+
+/// All that one caller does.
+type Caller = Pin<Box<dyn Future<Output = Share> + Send>>;
 
 struct Share {
     done: u64,
