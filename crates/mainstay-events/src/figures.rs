@@ -52,24 +52,28 @@ impl Figures {
 impl Measured for Figures {
     fn measure(&self, visit: &mut dyn FnMut(&'static str, &'static str, Reading)) {
         let counters = [
-            ("events_appended", "Events appended.", &self.events),
-            ("appends", "Appends that were done.", &self.appended),
-            ("append_duplicates", "Appends that had been done before.", &self.duplicates),
-            ("append_conflicts", "Appends that were refused for the state of the log.", &self.conflicts),
-            ("append_failures", "Appends that failed otherwise.", &self.failed),
-            ("events_read", "Events read.", &self.read),
-            ("events_damaged", "Stored events that were found damaged.", &self.damaged),
+            ("log_events_appended", "Events appended.", &self.events),
+            ("log_appends", "Appends that were done.", &self.appended),
+            ("log_append_duplicates", "Appends that had been done before.", &self.duplicates),
+            ("log_append_conflicts", "Appends that were refused for the state of the log.", &self.conflicts),
+            ("log_append_failures", "Appends that failed otherwise.", &self.failed),
+            ("log_events_read", "Events read.", &self.read),
+            ("log_events_damaged", "Stored events that were found damaged.", &self.damaged),
         ];
         for (name, meaning, counter) in counters {
             visit(name, meaning, Reading::Counter(counter.get()));
         }
-        visit("append_batch_size", "Appends of one transaction.", Reading::Sizes(self.batch_size.snapshot()));
         visit(
-            "append_time",
+            "log_append_batch_size",
+            "Appends of one transaction.",
+            Reading::Sizes(self.batch_size.snapshot()),
+        );
+        visit(
+            "log_append_time",
             "Time from call to answer of an append.",
             Reading::Microseconds(self.append_time.snapshot()),
         );
-        visit("subscriptions", "Subscriptions that are open.", Reading::Gauge(self.subscriptions.get()));
-        visit("head", "The last position this process knows of.", Reading::Gauge(self.head.get()));
+        visit("log_subscriptions", "Subscriptions that are open.", Reading::Gauge(self.subscriptions.get()));
+        visit("log_head", "The last position this process knows of.", Reading::Gauge(self.head.get()));
     }
 }

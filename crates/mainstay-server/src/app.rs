@@ -3,6 +3,7 @@
 use crate::figures::Figures;
 use crate::{Options, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
+use mainstay_events::Log;
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) address: SocketAddr,
     pub(crate) store: Store,
+    pub(crate) log: Log,
     pub(crate) tokens: Tokens,
     pub(crate) shutdown: Shutdown,
     pub(crate) figures: Figures,
@@ -34,6 +36,11 @@ impl App {
         &self.0.store
     }
 
+    /// The log of the store.
+    pub fn log(&self) -> &Log {
+        &self.0.log
+    }
+
     /// The tokens.
     pub fn tokens(&self) -> &Tokens {
         &self.0.tokens
@@ -45,8 +52,8 @@ impl App {
     }
 
     /// Everything that keeps figures about itself, for `/metrics`. A further part is a further line.
-    pub(crate) fn measured(&self) -> [&dyn Measured; 2] {
-        [self.0.store.figures(), &self.0.figures]
+    pub(crate) fn measured(&self) -> [&dyn Measured; 3] {
+        [self.0.store.figures(), &**self.0.log.figures(), &self.0.figures]
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -36,6 +36,9 @@ pub enum Error {
     /// The store says no.
     #[error(transparent)]
     Store(#[from] mainstay_store::Error),
+    /// The log says no.
+    #[error(transparent)]
+    Log(#[from] mainstay_events::Error),
 }
 
 impl Error {
@@ -46,6 +49,7 @@ impl Error {
             Self::Tls { .. } => &TLS_INVALID,
             Self::Unprotected { .. } => &UNPROTECTED,
             Self::Store(error) => error.entry(),
+            Self::Log(error) => error.entry(),
         }
     }
 

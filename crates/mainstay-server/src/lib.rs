@@ -2,9 +2,9 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use mainstay_server::{COMPONENT, Options, Server};
+//! use mainstay_server::{Options, Server, equipped};
 //!
-//! let store = mainstay_store::Options::new("sqlite:mainstay.db").component(COMPONENT).open().await?;
+//! let store = equipped(mainstay_store::Options::new("sqlite:mainstay.db")).open().await?;
 //! let server = Server::bind(Options::default(), store).await?;
 //! println!("{}", server.url());
 //! server.run(std::future::pending()).await;
@@ -43,4 +43,15 @@ pub use routes::{Created, NewToken, TokenList};
 pub use routing::{Route, Routes};
 pub use server::{Handle, Server, Stopped};
 pub use shutdown::Shutdown;
-pub use tokens::{COMPONENT, Tokens};
+pub use tokens::Tokens;
+
+/// The schema that a server needs; each is given to
+/// [`Options::component`](mainstay_store::Options::component).
+pub fn components() -> [mainstay_store::migrations::Component; 2] {
+    [mainstay_events::COMPONENT, tokens::COMPONENT]
+}
+
+/// The options of a store with everything that a server needs.
+pub fn equipped(options: mainstay_store::Options) -> mainstay_store::Options {
+    components().into_iter().fold(options, mainstay_store::Options::component)
+}

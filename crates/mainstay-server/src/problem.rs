@@ -66,6 +66,11 @@ impl Problem {
         StatusCode::from_u16(self.entry.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
+    /// The document as JSON, where it is not the whole of an answer.
+    pub(crate) fn to_json(self) -> String {
+        self.document()
+    }
+
     /// The document as text.
     fn document(self) -> String {
         let Self { entry, detail, mut members } = self;
@@ -81,8 +86,14 @@ impl Problem {
 }
 
 impl From<mainstay_store::Error> for Problem {
-    /// What may pass by itself is told as it is. The rest names tables and statements, which is for the log.
     fn from(error: mainstay_store::Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&mainstay_store::Error> for Problem {
+    /// What may pass by itself is told as it is. The rest names tables and statements, which is for the log.
+    fn from(error: &mainstay_store::Error) -> Self {
         if error.is_retryable() || error.entry().status < 500 {
             return Self::new(error.entry(), error.to_string());
         }

@@ -6,6 +6,7 @@ use crate::listen::connection::Service;
 use crate::listen::tls;
 use crate::routing::Route;
 use crate::{Error, Options, Result, Routes, Shutdown, Tokens, openapi, routes};
+use mainstay_events::Log;
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
 use std::future::Future;
@@ -43,7 +44,7 @@ pub struct Stopped {
 
 impl Server {
     /// Takes the address. From here on connections are accepted by the system, and answered once the server runs. The
-    /// store was opened with the [component](crate::COMPONENT) of the tokens.
+    /// store was opened with the [components](crate::components) of the tokens and the log.
     pub async fn bind(options: Options, store: Store) -> Result<Self> {
         Self::bind_with(options, store, Routes::default()).await
     }
@@ -57,6 +58,7 @@ impl Server {
         let failed = |source| Error::Listen { address: asked, source };
         let listener = TcpListener::bind(asked).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let log = Log::open(&store).await?;
         let routes = routes::all().and(further);
         let table = routes.table();
         let description = routes.describe(openapi::base()).to_pretty_json();
@@ -64,6 +66,7 @@ impl Server {
             options,
             address,
             store,
+            log,
             tokens,
             shutdown: Shutdown::default(),
             figures: Default::default(),

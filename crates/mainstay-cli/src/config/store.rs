@@ -103,7 +103,7 @@ pub fn options(config: &Config) -> Options {
 pub fn options_at(url: &str, config: &Config) -> Options {
     let duration = |setting| Duration::from_millis(config.number(setting));
     let count = |setting| usize::try_from(config.number(setting)).unwrap_or(usize::MAX);
-    Options::new(url)
+    let options = Options::new(url)
         .busy_timeout(duration(&BUSY_TIMEOUT_MS))
         .transaction_timeout(duration(&TRANSACTION_TIMEOUT_MS))
         .read_timeout(duration(&READ_TIMEOUT_MS))
@@ -111,6 +111,6 @@ pub fn options_at(url: &str, config: &Config) -> Options {
         .readers(count(&READERS))
         .connections(count(&CONNECTIONS))
         .wal_limit_bytes(config.number(&WAL_LIMIT_BYTES))
-        .migrate(config.flag(&MIGRATE))
-        .component(mainstay_server::COMPONENT)
+        .migrate(config.flag(&MIGRATE));
+    mainstay_server::equipped(options)
 }

@@ -1,5 +1,6 @@
 //! The routes: one file per resource, each with a function `routes()` that lists its handlers and their permissions.
 //!
+//! - `events`: the log
 //! - `health`: whether the server lives, and whether it can work
 //! - `metrics`: figures for Prometheus
 //! - `openapi`: the description of all of these
@@ -9,6 +10,7 @@
 
 #![allow(unused_qualifications, reason = "what utoipa makes of the parameters of a query qualifies its type")]
 
+mod events;
 mod health;
 mod metrics;
 mod openapi;
@@ -20,5 +22,5 @@ use crate::Routes;
 
 /// Every route of the server.
 pub(crate) fn all() -> Routes {
-    health::routes().and(metrics::routes()).and(openapi::routes()).and(tokens::routes())
+    events::routes().and(health::routes()).and(metrics::routes()).and(openapi::routes()).and(tokens::routes())
 }

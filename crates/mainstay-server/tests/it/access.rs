@@ -2,7 +2,7 @@
 
 use crate::client::{get, post, request};
 use crate::running::{Running, options};
-use mainstay_server::{COMPONENT, Options, Role, Server};
+use mainstay_server::{Options, Role, Server, equipped};
 use mainstay_testkit::stores::{Kind, Place};
 use serde_json::json;
 
@@ -52,7 +52,7 @@ async fn web_pages_and_names_of_elsewhere_are_not_this_machine() {
 #[tokio::test]
 async fn an_address_that_others_reach_needs_tokens_and_tls() {
     let place = Place::new(Kind::SqliteMemory);
-    let store = place.options().component(COMPONENT).open().await.unwrap();
+    let store = equipped(place.options()).open().await.unwrap();
     let everywhere = || Options::default().listen("0.0.0.0:0".parse().unwrap());
     let bind = async |options: Options| Server::bind(options, store.clone()).await;
     let refused = bind(everywhere()).await.err().unwrap();

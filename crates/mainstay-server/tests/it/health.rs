@@ -2,14 +2,14 @@
 
 use crate::client::get;
 use crate::running::{Running, options};
-use mainstay_server::COMPONENT;
+use mainstay_server::equipped;
 use mainstay_testkit::stores::for_each_store;
 use serde_json::json;
 
 #[test]
 fn a_server_whose_store_answers_is_ready_and_one_whose_store_is_gone_is_not() {
     for_each_store(async |place| {
-        let store = place.options().component(COMPONENT).open().await.unwrap();
+        let store = equipped(place.options()).open().await.unwrap();
         let server = Running::start_on(options(), store.clone()).await;
         for path in ["/health/live", "/livez"] {
             let answer = get(path).send(server.address).await;

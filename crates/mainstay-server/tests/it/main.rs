@@ -4,6 +4,7 @@
 
 mod access;
 mod client;
+mod events;
 mod health;
 mod limits;
 mod openapi;

@@ -2,14 +2,14 @@
 
 use crate::client::{get, request};
 use crate::running::{Running, options};
-use mainstay_server::{COMPONENT, Permission, Role, Server};
+use mainstay_server::{Permission, Role, Server, equipped};
 use mainstay_testkit::stores::{Kind, Place};
 use serde_json::Value;
 
 #[tokio::test]
 async fn the_description_is_what_was_agreed() {
     let place = Place::new(Kind::SqliteMemory);
-    let store = place.options().component(COMPONENT).open().await.unwrap();
+    let store = equipped(place.options()).open().await.unwrap();
     let server = Server::bind(options(), store).await.unwrap();
     let (address, handle) = (server.address(), server.handle());
     let running = tokio::spawn(server.run(std::future::pending()));
@@ -59,7 +59,7 @@ async fn every_route_keeps_out_whom_it_should() {
     for role in Role::ALL {
         tokens.push((role, server.token(role).await));
     }
-    let streams = |path: &str| path.contains("/stream/") || path.ends_with("/large");
+    let streams = |path: &str| path.contains("/stream/") || path.ends_with("/subscribe") || path.ends_with("/large");
     for route in server.table.iter().filter(|route| !streams(&route.path)) {
         let ask = request(route.method.as_str(), &route.path.replace(['{', '}'], "x"));
         let Some(needed) = route.permission.role() else {

@@ -2,7 +2,7 @@
 
 use crate::test_routes;
 use mainstay_server::tokens::New;
-use mainstay_server::{COMPONENT, Handle, Options, Role, Route, Server, Stopped, Tokens};
+use mainstay_server::{Handle, Options, Role, Route, Server, Stopped, Tokens, equipped};
 use mainstay_store::Store;
 use mainstay_testkit::stores::{Kind, Place};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ impl Running {
     /// On SQLite in memory, for tests in which the store does not matter.
     pub(crate) async fn start(options: Options) -> Self {
         let place = Place::new(Kind::SqliteMemory);
-        let store = place.options().component(COMPONENT).open().await.unwrap();
+        let store = equipped(place.options()).open().await.unwrap();
         let running = Self::start_on(options, store).await;
         Self { _place: Some(place), ..running }
     }

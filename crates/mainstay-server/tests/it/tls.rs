@@ -2,7 +2,7 @@
 
 use crate::client::{get, soon};
 use crate::running::{Running, options};
-use mainstay_server::{COMPONENT, Options, Server};
+use mainstay_server::{Options, Server, equipped};
 use mainstay_testkit::stores::{Kind, Place};
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
@@ -84,7 +84,7 @@ async fn a_client_that_never_shakes_hands_is_let_go() {
 async fn a_key_that_does_not_belong_to_the_certificate_is_refused() {
     let (one, other) = (Certificate::new(), Certificate::new());
     let place = Place::new(Kind::SqliteMemory);
-    let store = place.options().component(COMPONENT).open().await.unwrap();
+    let store = equipped(place.options()).open().await.unwrap();
     let bind = async |options: Options| Server::bind(options, store.clone()).await.err().unwrap();
     assert_eq!(bind(options().tls(one.chain(), other.key())).await.code(), "SERVER_TLS_INVALID");
     assert_eq!(bind(options().tls(one.key(), one.key())).await.code(), "SERVER_TLS_INVALID");

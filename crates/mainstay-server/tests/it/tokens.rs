@@ -3,7 +3,7 @@
 use crate::client::{get, post, request};
 use crate::running::{Running, options};
 use mainstay_server::tokens::New;
-use mainstay_server::{COMPONENT, Role, Tokens};
+use mainstay_server::{Role, Tokens, equipped};
 use mainstay_testkit::stores::{for_each_lasting_store, for_each_store};
 use mainstay_testkit::time::{START_MS, VirtualTime};
 use serde_json::json;
@@ -14,8 +14,7 @@ const WHO: &str = "/v1/test/who";
 #[test]
 fn a_token_is_made_used_listed_and_revoked() {
     for_each_store(async |place| {
-        let (store, time) =
-            VirtualTime::open_with(&place, place.options().component(COMPONENT)).await.unwrap();
+        let (store, time) = VirtualTime::open_with(&place, equipped(place.options())).await.unwrap();
         let server = Running::start_on(options(), store).await;
         let admin = server.token(Role::Admin).await;
         time.advance(1_000).await.unwrap();
@@ -69,8 +68,7 @@ fn a_token_is_made_used_listed_and_revoked() {
 #[test]
 fn a_token_expires_by_the_clock_of_the_database() {
     for_each_store(async |place| {
-        let (store, time) =
-            VirtualTime::open_with(&place, place.options().component(COMPONENT)).await.unwrap();
+        let (store, time) = VirtualTime::open_with(&place, equipped(place.options())).await.unwrap();
         let tokens = Tokens::new(store.clone());
         let new = New::named("short", Role::Reader).unwrap().expires_in(Duration::from_millis(500)).unwrap();
         let (token, secret) = tokens.create(new).await.unwrap();
@@ -87,7 +85,7 @@ fn a_token_expires_by_the_clock_of_the_database() {
 #[test]
 fn a_token_that_another_node_revoked_is_worthless_within_a_second() {
     for_each_lasting_store(async |place| {
-        let store = place.options().component(COMPONENT).open().await.unwrap();
+        let store = equipped(place.options()).open().await.unwrap();
         let server = Running::start_on(options(), store.clone()).await;
         // Another node is another process; what it shares with this one is the store.
         let elsewhere = Tokens::new(store);

@@ -1,0 +1,116 @@
+//! The parameters that choose events.
+
+use crate::{Answer, Problem};
+use mainstay_events::{Item, Query, Selection};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// Longest `query`, in bytes: what fits in a request's head beside the rest.
+const MAX_QUERY_BYTES: usize = 8 << 10;
+
+/// Which events are wanted. Everything that is given must hold.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Parameters {
+    /// After this position.
+    #[param(minimum = 0, maximum = 9223372036854775807_i64)]
+    after: Option<u64>,
+    /// At most so many events.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// Of one of these types. Types and tags make one item of a query.
+    #[serde(default, rename = "type")]
+    #[param(rename = "type", explode, style = Form)]
+    types: Vec<String>,
+    /// With all of these tags.
+    #[serde(default, rename = "tag")]
+    #[param(rename = "tag", explode, style = Form)]
+    tags: Vec<String>,
+    /// A query as JSON: a list of items `{"types":[…],"tags":[…]}`, of which any may match. Not together with type and
+    /// tag.
+    query: Option<String>,
+    /// That belong together under this id.
+    correlation_id: Option<String>,
+    /// Committed at this time or later, in milliseconds since the epoch.
+    since: Option<i64>,
+    /// Committed before this time, in milliseconds since the epoch.
+    before: Option<i64>,
+    /// Only in this epoch of the log; refused when it was restored from a backup since.
+    epoch: Option<u64>,
+}
+
+/// Events of a page, unless the client says otherwise.
+const USUAL_PAGE: usize = 100;
+
+impl Parameters {
+    pub(super) fn limit(&self) -> Answer<usize> {
+        limit(self.limit)
+    }
+
+    pub(super) fn epoch(&self) -> Option<u64> {
+        self.epoch
+    }
+
+    pub(super) fn selection(self) -> Answer<Selection> {
+        let query = self.query()?;
+        if let Some(id) = &self.correlation_id {
+            let fits =
+                (1..=mainstay_events::MAX_ID_BYTES).contains(&id.len()) && !id.contains(char::is_control);
+            if !fits {
+                return Err(Problem::invalid_parameter(
+                    "correlationId",
+                    "must be 1 to 256 bytes, no control characters",
+                ));
+            }
+        }
+        let after = position("after", self.after.unwrap_or(0))?;
+        Ok(Selection {
+            after,
+            query,
+            correlation_id: self.correlation_id,
+            since_ms: self.since,
+            before_ms: self.before,
+            ..Selection::default()
+        })
+    }
+
+    fn query(&self) -> Answer<Option<Query>> {
+        let Some(text) = &self.query else {
+            if self.types.is_empty() && self.tags.is_empty() {
+                return Ok(None);
+            }
+            let item = Item { types: self.types.clone(), tags: self.tags.clone() };
+            let field = if self.types.is_empty() { "tag" } else { "type" };
+            let query = Query::new(vec![item]);
+            return query.map(Some).map_err(|error| Problem::invalid_parameter(field, error));
+        };
+        if !self.types.is_empty() || !self.tags.is_empty() {
+            return Err(Problem::invalid_parameter("query", "cannot be given together with type or tag"));
+        }
+        if text.len() > MAX_QUERY_BYTES {
+            return Err(Problem::invalid_parameter(
+                "query",
+                format!("is longer than {MAX_QUERY_BYTES} bytes"),
+            ));
+        }
+        serde_json::from_str(text).map(Some).map_err(|error| Problem::invalid_parameter("query", error))
+    }
+}
+
+/// A position or version that the log can have.
+pub(super) fn position(field: &str, number: u64) -> Answer<u64> {
+    if i64::try_from(number).is_ok() {
+        return Ok(number);
+    }
+    Err(Problem::invalid_parameter(field, "is larger than any position"))
+}
+
+/// How many events a page may have.
+pub(super) fn limit(asked: Option<usize>) -> Answer<usize> {
+    let limit = asked.unwrap_or(USUAL_PAGE);
+    if (1..=mainstay_events::MAX_PAGE).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(Problem::invalid_parameter("limit", "must be a number from 1 to 1000"))
+}
