@@ -1,6 +1,7 @@
 //! The decision whether a request is let in, made once for every route.
 
 use super::local::{self, Peer};
+use super::watch::watched;
 use super::{Permission, Principal, Rule};
 use crate::app::App;
 use crate::{Answer, Problem, error};
@@ -24,17 +25,22 @@ pub(crate) struct Post {
 pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(post.rule);
-    match post.admit(&parts).await {
-        Ok(Some(principal)) => parts.extensions.insert(principal),
-        Ok(None) => None,
+    let principal = match post.admit(&parts).await {
+        Ok(principal) => principal,
         Err(problem) => {
             post.app.figures().refused.increment();
             return problem.into_response();
         }
     };
+    if let Some(principal) = &principal {
+        parts.extensions.insert(principal.clone());
+    }
     let answer = next.run(Request::from_parts(parts, body));
     if post.rule.is_streaming {
-        return answer.await;
+        return match principal {
+            Some(principal) => watched(answer.await, post.app, principal),
+            None => answer.await,
+        };
     }
     let limit = post.app.options().request_timeout;
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {

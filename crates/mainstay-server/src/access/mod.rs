@@ -5,12 +5,14 @@
 //! - `principal`: who asks
 //! - `local`: whether a request without a token comes from this machine, and from no web page of elsewhere
 //! - `guard`: the decision
+//! - `watch`: the same decision, again and again while an answer streams
 
 pub(crate) mod guard;
 mod local;
 mod permission;
 mod principal;
 mod role;
+mod watch;
 
 pub use permission::{Permission, Rule};
 pub use principal::Principal;

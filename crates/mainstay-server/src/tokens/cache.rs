@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Half of the second within which a revocation must be known everywhere; the other half is for the reading.
-const FRESH: Duration = Duration::from_millis(500);
+/// A third of the second within which a revocation must be known everywhere; the rest is for looking and for reading.
+const FRESH: Duration = Duration::from_millis(300);
 /// Somebody who tries ids must not fill the memory; what does not fit is looked up each time.
 const MOST: usize = 4_096;
 

@@ -92,6 +92,16 @@ impl Tokens {
         Ok(Some(Principal { role, tenant, token: Some(secret.id().to_owned()) }))
     }
 
+    /// Whether somebody who was let in would be let in now: its token is still valid or, without one, still not needed.
+    pub async fn is_still_valid(&self, principal: &Principal) -> Result<bool> {
+        let Some(id) = &principal.token else { return self.exist().await.map(|exist| !exist) };
+        let known = match self.cache.get(id) {
+            Some(known) => known,
+            None => self.look_up(id).await?,
+        };
+        Ok(known.is_some_and(|known| known.is_valid))
+    }
+
     async fn look_up(&self, id: &str) -> Result<Option<Known>> {
         let (asked, generation) = (cache::now(), self.cache.generation());
         let found = self.store.read_with(id.to_owned(), async |tx, id| table::find(&tx, &id).await).await?;

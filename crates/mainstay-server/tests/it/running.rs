@@ -6,6 +6,7 @@ use mainstay_server::{Handle, Options, Role, Route, Server, Stopped, Tokens, equ
 use mainstay_store::Store;
 use mainstay_testkit::stores::{Kind, Place};
 use std::net::SocketAddr;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub(crate) struct Running {
@@ -14,6 +15,7 @@ pub(crate) struct Running {
     pub(crate) store: Store,
     pub(crate) handle: Handle,
     pub(crate) task: JoinHandle<Stopped>,
+    stop: oneshot::Sender<()>,
     _place: Option<Place>,
 }
 
@@ -34,8 +36,10 @@ impl Running {
     pub(crate) async fn start_on(options: Options, store: Store) -> Self {
         let server = Server::bind_with(options, store.clone(), test_routes::all()).await.unwrap();
         let (address, table, handle) = (server.address(), server.routes().to_vec(), server.handle());
-        let task = tokio::spawn(server.run(std::future::pending()));
-        Self { address, table, store, handle, task, _place: None }
+        let (stop, stopped) = oneshot::channel::<()>();
+        // A test that ends without saying anything drops the sender, which stops nothing that still matters.
+        let task = tokio::spawn(server.run(async { drop(stopped.await) }));
+        Self { address, table, store, handle, task, stop, _place: None }
     }
 
     /// Makes a token behind the server's back, as another node would.
@@ -45,8 +49,9 @@ impl Running {
         secret.reveal().to_owned()
     }
 
+    /// Stops it by what `run` was given; the handle is the other way.
     pub(crate) async fn stop(self) -> Stopped {
-        self.handle.stop();
+        self.stop.send(()).unwrap();
         self.task.await.unwrap()
     }
 }

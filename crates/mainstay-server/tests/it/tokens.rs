@@ -1,7 +1,8 @@
 //! The life of a token, on every kind of store.
 
-use crate::client::{get, post, request};
+use crate::client::{get, post, request, soon};
 use crate::running::{Running, options};
+use crate::test_routes::gate;
 use mainstay_server::tokens::New;
 use mainstay_server::{Role, Tokens, equipped};
 use mainstay_testkit::stores::{for_each_lasting_store, for_each_store};
@@ -70,9 +71,11 @@ fn a_token_expires_by_the_clock_of_the_database() {
     for_each_store(async |place| {
         let (store, time) = VirtualTime::open_with(&place, equipped(place.options())).await.unwrap();
         let tokens = Tokens::new(store.clone());
+        assert!(!tokens.exist().await.unwrap());
         let new = New::named("short", Role::Reader).unwrap().expires_in(Duration::from_millis(500)).unwrap();
         let (token, secret) = tokens.create(new).await.unwrap();
         assert_eq!(token.expires_at, Some(START_MS + 500));
+        assert!(tokens.exist().await.unwrap(), "at once where it was made");
         let is_known =
             async || Tokens::new(store.clone()).authenticate(secret.reveal()).await.unwrap().is_some();
         time.advance(499).await.unwrap();
@@ -98,6 +101,24 @@ fn a_token_that_another_node_revoked_is_worthless_within_a_second() {
             assert!(revoked.elapsed() < Duration::from_secs(1));
         }
     });
+}
+
+#[tokio::test]
+async fn an_answer_that_streams_ends_with_its_token() {
+    let server = Running::start(options()).await;
+    let open = tokio::spawn(get("/v1/test/stream/open").send_to(server.address));
+    gate("open").entered.acquire().await.unwrap().forget();
+    let elsewhere = Tokens::new(server.store.clone());
+    let (token, secret) = elsewhere.create(New::named("a", Role::Reader).unwrap()).await.unwrap();
+    assert_eq!(soon(open).await.unwrap().body, "hello ", "now that there is a token, one is needed");
+
+    let ask = get("/v1/test/stream/ends").token(secret.reveal());
+    let streaming = tokio::spawn(ask.send_to(server.address));
+    gate("ends").entered.acquire().await.unwrap().forget();
+    elsewhere.revoke(&token.id, None).await.unwrap();
+    let revoked = Instant::now();
+    assert_eq!(soon(streaming).await.unwrap().body, "hello ");
+    assert!(revoked.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! The trace of a request.
 
-use crate::client::get;
+use crate::client::{get, post};
 use crate::running::{Running, options};
+use mainstay_server::Role;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -28,4 +31,50 @@ async fn a_trace_that_cannot_be_read_is_ignored() {
     let twice = get("/nowhere").header("traceparent", CALLER).header("traceparent", CALLER);
     let answer = twice.send(server.address).await;
     assert!(!answer.header("traceparent").unwrap().contains("4bf92f"), "problems have a trace too");
+}
+
+/// What is logged, kept to be looked at.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_log_has_the_trace_and_no_secret() {
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        // For all threads: what is logged where is remembered for the whole process, also by tests beside this one.
+        .init();
+    let server = Running::start(options()).await;
+    let admin = server.token(Role::Admin).await;
+    let ask = get("/v1/test/panics?password=hunter2")
+        .header("traceparent", &CALLER.replace("4bf92f", "106106"))
+        .token(&admin);
+    ask.send(server.address).await.problem(500, "INTERNAL_ERROR");
+    let created =
+        post("/admin/tokens", r#"{"name":"a","role":"reader"}"#).token(&admin).send(server.address).await;
+    let created = created.json()["secret"].as_str().unwrap().to_owned();
+    get("/v1/test/who").token(&format!("{}0", &admin[..84])).send(server.address).await;
+
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(
+        text.contains("trace_id=\"1061063577b34da6a3ce929d0e0e4736\"") && text.contains("/v1/test/panics"),
+        "{text}"
+    );
+    assert!(text.contains("ingredient"), "what was not told to the client is in the log");
+    for secret in [&admin[21..], &created[21..], "hunter2", "Bearer"] {
+        assert!(!text.contains(secret), "{secret} is in the log");
+    }
 }
