@@ -59,7 +59,8 @@ async fn every_route_keeps_out_whom_it_should() {
     for role in Role::ALL {
         tokens.push((role, server.token(role).await));
     }
-    let streams = |path: &str| path.contains("/stream/") || path.ends_with("/subscribe") || path.ends_with("/large");
+    let streams =
+        |path: &str| path.contains("/stream/") || path.ends_with("/subscribe") || path.ends_with("/large");
     for route in server.table.iter().filter(|route| !streams(&route.path)) {
         let ask = request(route.method.as_str(), &route.path.replace(['{', '}'], "x"));
         let Some(needed) = route.permission.role() else {
