@@ -27,6 +27,7 @@
 //! - An event that does not fit its checksums is never served.
 
 mod append;
+pub mod dcb;
 mod error;
 mod event;
 mod figures;

@@ -35,6 +35,16 @@ impl Ground {
     }
 }
 
+impl Ground {
+    /// What a transaction sees of the index besides the table.
+    pub(crate) fn view_in(&self, tx: &Tx) -> View {
+        match (&self.recent, tx.serial()) {
+            (Some(recent), Some(serial)) => recent.writing(serial).0,
+            _ => View::table(),
+        }
+    }
+}
+
 /// What a transaction that appends sees.
 struct Sight {
     view: View,
@@ -155,8 +165,6 @@ fn questions<'a>(ground: &Ground, appends: &'a [Prepared]) -> Vec<Question<'a>> 
     questions
 }
 
-const SCOPE_VERSION: &str = "SELECT version FROM mainstay_scopes WHERE scope_key = $1";
-
 /// Answers everything that deciding needs to know.
 async fn gather(
     ground: &Ground,
@@ -179,9 +187,7 @@ async fn gather(
     }
     for (prepared, facts) in appends.iter().zip(&mut facts) {
         for scope in prepared.events.iter().filter_map(|event| event.new.scope.as_ref()) {
-            let row = tx.query_optional(SCOPE_VERSION, params![&scope.key]).await?;
-            let version = row.map_or(Ok(0), |row| row.get(0))?;
-            facts.scopes.insert(scope.key.clone(), version);
+            facts.scopes.insert(scope.key.clone(), read::scope_version(tx, &scope.key).await?);
         }
     }
     Ok(facts)

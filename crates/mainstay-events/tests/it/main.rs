@@ -3,6 +3,7 @@
 
 mod append;
 mod conditions;
+mod dcb;
 mod idempotency;
 mod reading;
 mod support;
