@@ -4,6 +4,7 @@
 mod append;
 mod conditions;
 mod idempotency;
+mod keeping;
 mod reading;
 mod support;
 mod transactions;
