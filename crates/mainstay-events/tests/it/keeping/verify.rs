@@ -136,6 +136,9 @@ fn time_streams_scopes_and_ids_are_checked_across_the_log() {
         assert!(found.contains(&(2, Damage::Stream)), "version 1 again: {found:?}");
         assert!(found.contains(&(2, Damage::Duplicate)), "evt-0 again: {found:?}");
         assert!(found.contains(&(5, Damage::Scope)), "{found:?}");
+        tamper(&log, "UPDATE mainstay_scopes SET version = 9", &[]).await;
+        let found = kinds(&verify(&log).await);
+        assert!(found.contains(&(5, Damage::Scope)), "a scope ahead of its events: {found:?}");
         tamper(&log, "DELETE FROM mainstay_scopes", &[]).await;
         let found = kinds(&verify(&log).await);
         assert!(found.contains(&(5, Damage::Scope)), "a scope without a row: {found:?}");
