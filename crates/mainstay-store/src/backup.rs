@@ -154,7 +154,7 @@ impl Draft {
             }
             // A file system without links.
             Err(_) => {
-                std::fs::rename(&self.path, &self.target).map_err(|error| failed(&self.target, error))?
+                std::fs::rename(&self.path, &self.target).map_err(|error| failed(&self.target, error))?;
             }
         }
         self.remove();
