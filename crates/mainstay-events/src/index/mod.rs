@@ -12,4 +12,4 @@ mod term;
 
 pub(crate) use lookup::{Groups, Probe, ascending, latest, latest_in};
 pub(crate) use sql::{insert_rows, insert_terms, rows_at};
-pub(crate) use term::{Terms, made_uuid, position_in};
+pub(crate) use term::{Terms, kind_of, made_uuid, position_in};

@@ -69,12 +69,12 @@ impl Log {
 
 fn is_foreign(terms: Terms, (term, position): Entry, named: Option<&Named>, head: u64) -> bool {
     match named {
-        Some(Named::Event(event)) => {
+        Some(Some(event)) => {
             let mut own = Vec::new();
             terms.of(event, &mut own);
             own.binary_search(&term).is_err()
         }
-        Some(Named::Damaged) => false,
+        Some(None) => false,
         None => !u64::try_from(position).is_ok_and(|position| (1..=head).contains(&position)),
     }
 }

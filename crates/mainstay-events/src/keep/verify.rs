@@ -5,7 +5,7 @@
 //! so that the versions of all streams are checked without remembering any.
 
 use super::report::{Damage, Progress, Report, Stage};
-use super::walk::{self, Entries, Entry, EntryPage, Events, Named, Page, is_damage};
+use super::walk::{self, Entries, Entry, EntryPage, Events, Page, is_damage};
 use crate::error::Result;
 use crate::event::Event;
 use crate::index::{self, Groups, Terms};
@@ -162,7 +162,8 @@ impl Walk {
             if self.unsure.len() < MAX_UNSURE {
                 self.unsure.insert(term);
             }
-            let sentence = format!("the index does not know the event at {position} under one of its terms");
+            let sentence =
+                format!("the index does not know the event at {position} by its {}", index::kind_of(term));
             self.report.note(position.unsigned_abs(), Damage::Unindexed, sentence);
         }
         Ok(())
@@ -196,9 +197,9 @@ impl Walk {
         for (term, position) in page.entries {
             run.turn_to(term);
             let event = match named.get(&position) {
-                Some(Named::Event(event)) => event,
+                Some(Some(event)) => event,
                 // Whatever it was, the walk over the events has said so.
-                Some(Named::Damaged) => {
+                Some(None) => {
                     run.has_gap = true;
                     continue;
                 }

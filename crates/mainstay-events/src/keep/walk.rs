@@ -228,13 +228,9 @@ static HEADERS: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT position, header FROM mainstay_events WHERE position IN ({places})")
 });
 
-/// What is known of an event that the index names.
-pub(super) enum Named {
-    /// Its header is good.
-    Event(Event),
-    /// It is there and damaged, so nobody knows what its entries should be.
-    Damaged,
-}
+/// An event that the index names, as far as its header tells. Nothing when that is damaged: then nobody knows what its
+/// entries should be.
+pub(super) type Named = Option<Event>;
 
 /// The events at `positions`, as far as their headers tell.
 pub(super) async fn headers(
@@ -250,7 +246,7 @@ pub(super) async fn headers(
             for position in all {
                 match store.read_with(vec![position], read_headers).await {
                     Ok(found) => named.extend(found),
-                    Err(error) if is_damage(&error) => drop(named.insert(position, Named::Damaged)),
+                    Err(error) if is_damage(&error) => drop(named.insert(position, None)),
                     Err(error) => return Err(error),
                 }
             }
@@ -277,7 +273,7 @@ pub(super) async fn headers_in(tx: &Tx, positions: &[i64]) -> Result<Vec<(i64, N
                 (Ok(position), Some(Value::Blob(header))) => record::decode(position, header, None).ok(),
                 _ => None,
             };
-            named.push((position, event.map_or(Named::Damaged, Named::Event)));
+            named.push((position, event));
         }
     }
     Ok(named)
