@@ -3,7 +3,7 @@
 use crate::config;
 use clap::error::ErrorKind;
 use mainstay::core::codes::ErrorCode;
-use mainstay::store;
+use mainstay::{events, store};
 use serde::Serialize;
 
 /// The result of a verb.
@@ -21,6 +21,12 @@ pub enum Error {
     /// The store says no.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// The log says no.
+    #[error(transparent)]
+    Events(#[from] events::Error),
+    /// The log was looked over, and not everything is as it was written.
+    #[error("problems were found: {0}")]
+    Problems(u64),
     /// A file or stream of this program's own failed.
     #[error("{what}: {source}")]
     Io {
@@ -47,7 +53,11 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Config(_) | Self::Store(store::Error::Url { .. }) => 2,
-            Self::Store(_) | Self::Io { .. } | Self::ReferenceStale(_) => 1,
+            Self::Store(_)
+            | Self::Events(_)
+            | Self::Problems(_)
+            | Self::Io { .. }
+            | Self::ReferenceStale(_) => 1,
         }
     }
 
@@ -76,6 +86,8 @@ impl Error {
                 })
                 .collect(),
             Self::Store(error) => vec![finding(error.entry(), error.to_string())],
+            Self::Events(error) => vec![finding(error.entry(), error.to_string())],
+            Self::Problems(_) => vec![finding(&PROBLEMS_FOUND, self.to_string())],
             Self::Io { .. } => vec![finding(&IO_FAILED, self.to_string())],
             Self::ReferenceStale(_) => vec![finding(&REFERENCE_STALE, self.to_string())],
         }
@@ -109,6 +121,9 @@ mainstay::core::codes! {
     IO_FAILED "CLI_IO_FAILED" 500 false
         "A file or stream that the program itself reads or writes failed."
         "Check that the place named exists, has room, and that this user may write there.";
+    PROBLEMS_FOUND "CLI_PROBLEMS_FOUND" 500 false
+        "The log was looked over, and not everything in it is as it was written."
+        "Read the report. An index is repaired with `mainstay verify --repair-index`; for the rest see docs/operations/log.md.";
     REFERENCE_STALE "CLI_REFERENCE_STALE" 500 false
         "Generated pages under docs/ differ from what this program would generate."
         "Run `mainstay reference` in the repository's root and commit what it writes.";

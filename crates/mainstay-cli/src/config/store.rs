@@ -99,6 +99,11 @@ pub fn options(config: &Config) -> Options {
     options_at(config.text(&URL), config)
 }
 
+/// The same options, with everything in the schema that this program needs.
+pub fn options_with_log(config: &Config) -> Options {
+    options(config).component(mainstay::events::COMPONENT)
+}
+
 /// The same options for a store at another place.
 pub fn options_at(url: &str, config: &Config) -> Options {
     let duration = |setting| Duration::from_millis(config.number(setting));

@@ -16,7 +16,7 @@ pub(crate) struct Migrate {}
 
 impl Migrate {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let options = config::store::options(&global.load()?).migrate(true);
+        let options = config::store::options_with_log(&global.load()?).migrate(true);
         let (store, report) = options.open_reporting().await?;
         let (place, durability) = (store.location().to_string(), store.durability().await);
         store.close().await;
