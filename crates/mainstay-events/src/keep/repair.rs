@@ -111,3 +111,29 @@ async fn remove(tx: Tx, removal: Removal) -> mainstay_store::Result<u64> {
     let rows: Vec<Vec<Value>> = still.map(|entry| values(&[*entry])).collect();
     tx.execute_many(REMOVE, &rows).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{COMPONENT, NewEvent, Selection};
+    use mainstay_testkit::stores::for_each_store;
+
+    #[test]
+    fn what_has_become_an_events_own_is_not_removed() {
+        for_each_store(async |place| {
+            let store = place.options().component(COMPONENT).open().await.unwrap();
+            let log = Log::open(&store).await.unwrap();
+            log.append(NewEvent::new("A", &1).unwrap().tag("x")).await.unwrap();
+            let event = log.read(&Selection::all(), 1).await.unwrap().events.pop().unwrap();
+            let mut entries = Vec::new();
+            walk::entries_of(log.terms(), &event, &mut entries);
+            // As if it had been found foreign a moment before the append.
+            let removal = Removal { entries, terms: log.terms(), is_shared: store.is_shared() };
+            assert_eq!(store.transact_with(removal.clone(), remove).await.unwrap(), 0);
+            let stray = vec![(5, 2), (5, 1)];
+            store.transact_with(values(&stray), add).await.unwrap();
+            let removal = Removal { entries: stray, ..removal };
+            assert_eq!(store.transact_with(removal, remove).await.unwrap(), 2);
+        });
+    }
+}

@@ -17,8 +17,9 @@ fn erasure(tag: &str) -> Erasure {
 async fn audits(log: &Log) -> Vec<Vec<Value>> {
     let sql = "SELECT selector, tenant_id, actor, reason, events, ended_at >= began_at FROM mainstay_erasures \
                ORDER BY erasure_id";
-    let read =
-        async |tx: Tx| Ok(tx.query(sql, &[]).await?.into_iter().map(|row| row.into_values()).collect());
+    let read = async |tx: Tx| {
+        Ok(tx.query(sql, &[]).await?.into_iter().map(mainstay_store::Row::into_values).collect())
+    };
     log.store().read(read).await.unwrap()
 }
 

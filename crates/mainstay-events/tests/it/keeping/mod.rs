@@ -33,7 +33,7 @@ async fn fill(log: &Log) {
             .await
             .unwrap();
         log.append(Append::new([
-            event("Scoped", &[]).tenant("acme").scope(&scope("1"), number),
+            event("Scoped", &[]).tenant("acme").scope(scope("1"), number),
             saying("Sized", &"y".repeat(number as usize * 2)),
         ]))
         .await

@@ -5,9 +5,9 @@ use crate::support::{all, append, open};
 use mainstay_events::{COMPONENT, Log, Selection, restore};
 use mainstay_store::Options;
 use mainstay_testkit::postgres::Postgres;
-use mainstay_testkit::stores::{Kind, Place, for_each_lasting_store};
+use mainstay_testkit::stores::{Place, for_each_lasting_store};
 
-/// An empty place of the same kind, and what must live as long as it is used.
+/// An empty place of the same kind.
 fn elsewhere(place: &Place) -> Place {
     Place::new(place.kind())
 }
@@ -125,5 +125,4 @@ async fn nothing_is_left_where_a_restore_fails() {
     // It is still empty, and can become a store.
     let store = options().open().await.unwrap();
     assert_eq!(Log::open(&store).await.unwrap().head().await.unwrap(), 0);
-    let _ = Kind::Postgres;
 }
