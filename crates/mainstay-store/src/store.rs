@@ -156,8 +156,8 @@ impl Store {
     }
 
     /// Moves everything from SQLite's write-ahead log into the database and empties the log, so that bytes which were
-    /// overwritten in the one are gone from the other too. False when long reads did not let that happen; the writer
-    /// is never made to wait for them. Nothing is to be done on PostgreSQL.
+    /// overwritten in the one are gone from the other too. False when long reads did not let that happen within
+    /// ten seconds; the writer waits for them a few milliseconds at a time. Nothing is to be done on PostgreSQL.
     pub async fn empty_log(&self) -> Result<bool> {
         self.inner.driver.empty_log().await
     }

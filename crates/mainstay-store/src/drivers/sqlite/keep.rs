@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 /// Lines of SQLite's own check that are read; where there are more, the file is beyond telling.
 const MAX_FINDINGS: usize = 100;
 /// How long a checkpoint waits for reads while the writer waits for it.
-const HOLD: Duration = Duration::from_millis(20);
+const HOLD: Duration = Duration::from_millis(5);
 /// Between two tries, in which the writer and the reads go on.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(100);
 /// As long as an ordinary read of a page may keep the log from being emptied, and some more.
 const PATIENCE: Duration = Duration::from_secs(10);
 
