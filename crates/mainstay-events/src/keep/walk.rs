@@ -7,6 +7,7 @@
 use crate::event::Event;
 use crate::index::Terms;
 use crate::record;
+use futures_util::future::try_join_all;
 use mainstay_store::{Error, Result, Row, Store, Tx, Value};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
@@ -144,17 +145,11 @@ static MISSING: LazyLock<String> = LazyLock::new(|| {
 /// Which of `wanted` the index lacks.
 pub(super) async fn missing(store: &Store, wanted: Vec<Entry>) -> Result<BTreeSet<Entry>> {
     let look = async |tx: Tx, wanted: Vec<Entry>| {
-        let mut missing = BTreeSet::new();
-        for piece in wanted.chunks(PIECE) {
-            // One size of statement: the last pair fills it up.
-            let padded = (0..PIECE).map(|number| piece[number.min(piece.len() - 1)]);
-            let values: Vec<Value> =
-                padded.flat_map(|(term, position)| [Value::Int(term), Value::Int(position)]).collect();
-            for row in tx.query(&MISSING, &values).await? {
-                missing.insert((row.get(0)?, row.get(1)?));
-            }
-        }
-        Ok(missing)
+        let pieces = wanted.chunks(PIECE).map(|piece| {
+            let values = padded(piece).flat_map(|(term, position)| [Value::Int(term), Value::Int(position)]);
+            values.collect()
+        });
+        query_all(&tx, &MISSING, pieces).await?.iter().map(|row| Ok((row.get(0)?, row.get(1)?))).collect()
     };
     store.read_with(wanted, look).await
 }
@@ -262,19 +257,26 @@ async fn read_headers(tx: Tx, positions: Vec<i64>) -> Result<Vec<(i64, Named)>> 
 
 /// The same, inside of a transaction.
 pub(super) async fn headers_in(tx: &Tx, positions: &[i64]) -> Result<Vec<(i64, Named)>> {
-    let mut named = Vec::with_capacity(positions.len());
-    for piece in positions.chunks(PIECE) {
-        let values: Vec<Value> =
-            (0..PIECE).map(|number| Value::Int(piece[number.min(piece.len() - 1)])).collect();
-        for row in tx.query(&HEADERS, &values).await? {
-            let position: i64 = row.get(0)?;
-            let header = row.into_values().pop();
-            let event = match (u64::try_from(position), header) {
-                (Ok(position), Some(Value::Blob(header))) => record::decode(position, header, None).ok(),
-                _ => None,
-            };
-            named.push((position, event));
-        }
-    }
-    Ok(named)
+    let pieces = positions.chunks(PIECE).map(|piece| padded(piece).map(Value::Int).collect());
+    let named = |row: Row| {
+        let position: i64 = row.get(0)?;
+        let event = match (u64::try_from(position), row.into_values().pop()) {
+            (Ok(position), Some(Value::Blob(header))) => record::decode(position, header, None).ok(),
+            _ => None,
+        };
+        Ok((position, event))
+    };
+    query_all(tx, &HEADERS, pieces).await?.into_iter().map(named).collect()
+}
+
+/// One size of statement for all: the last value fills a piece up.
+fn padded<T: Copy>(piece: &[T]) -> impl Iterator<Item = T> {
+    (0..PIECE).filter_map(|number| piece.get(number).or(piece.last()).copied())
+}
+
+/// Runs a statement for each of `pieces`, sent one behind another without waiting for answers in between.
+async fn query_all(tx: &Tx, sql: &str, pieces: impl Iterator<Item = Vec<Value>>) -> Result<Vec<Row>> {
+    let pieces: Vec<Vec<Value>> = pieces.collect();
+    let answers = try_join_all(pieces.iter().map(|piece| tx.query(sql, piece))).await?;
+    Ok(answers.into_iter().flatten().collect())
 }
