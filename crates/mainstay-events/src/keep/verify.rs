@@ -4,20 +4,17 @@
 //! compared across the log is compared where it lies together: the entries of a stream's term are its events in order,
 //! so that the versions of all streams are checked without remembering any.
 
+use super::order::{Order, Run};
 use super::report::{Damage, Progress, Report, Stage};
 use super::walk::{self, Entries, Entry, EntryPage, Events, Page, is_damage};
 use crate::error::Result;
-use crate::event::Event;
-use crate::index::{self, Groups, Terms};
+use crate::index::{self, Terms};
 use crate::log::Log;
-use crate::read::event_of;
-use mainstay_store::{Store, Tx, Value, params};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use mainstay_store::{Store, Tx};
+use std::collections::{HashMap, HashSet};
 
 /// Most terms that are remembered because the index lacks entries of them.
 const MAX_UNSURE: usize = 100_000;
-/// Scopes of one look, each of which asks the index.
-const SCOPES_PAGE: usize = 128;
 
 impl Log {
     /// Looks over the whole log while it is in use: checksums, density, time, the versions of streams and scopes, the
@@ -44,10 +41,10 @@ impl Log {
     }
 }
 
-struct Walk {
-    store: Store,
-    terms: Terms,
-    report: Report,
+pub(super) struct Walk {
+    pub(super) store: Store,
+    pub(super) terms: Terms,
+    pub(super) report: Report,
     /// Terms of which the index lacks entries: what it says about their order means nothing.
     unsure: HashSet<i64>,
     is_index_readable: bool,
@@ -89,7 +86,11 @@ impl Walk {
     }
 
     /// Turns damage that keeps something from being read into a problem.
-    fn or_unreadable<T>(&mut self, read: mainstay_store::Result<T>, what: &str) -> Result<Option<T>> {
+    pub(super) fn or_unreadable<T>(
+        &mut self,
+        read: mainstay_store::Result<T>,
+        what: &str,
+    ) -> Result<Option<T>> {
         match read {
             Ok(value) => Ok(Some(value)),
             Err(error) if is_damage(&error) => {
@@ -170,7 +171,7 @@ impl Walk {
     }
 
     /// Whether the index is known to lack something of a term.
-    fn is_unsure(&self, term: i64) -> bool {
+    pub(super) fn is_unsure(&self, term: i64) -> bool {
         !self.is_index_readable || self.unsure.len() >= MAX_UNSURE || self.unsure.contains(&term)
     }
 
@@ -241,211 +242,4 @@ impl Walk {
             self.report.note(position.unsigned_abs(), Damage::Foreign, sentence);
         }
     }
-
-    /// Scopes that events have moved have rows, and those are as far at least.
-    async fn have_rows(&mut self, scopes: HashMap<String, (u64, u64)>) -> Result<()> {
-        for (key, (version, position)) in scopes {
-            let read = async |tx: Tx, key: String| {
-                let row = tx.query_optional(SCOPE, params![key]).await?;
-                row.map(|row| Ok((row.get::<u64>(0)?, row.get::<u64>(1)?))).transpose()
-            };
-            let read = self.store.read_with(key.clone(), read).await;
-            let Some(row) = self.or_unreadable(read, "a scope")? else { continue };
-            if row.is_none_or(|row| row < (version, position)) {
-                let sentence = match row {
-                    Some((row, _)) => {
-                        format!("scope {key} is at version {row}, and an event moved it to {version}")
-                    }
-                    None => format!("scope {key} is unknown, and an event moved it to {version}"),
-                };
-                self.report.note(position, Damage::Scope, sentence);
-            }
-        }
-        Ok(())
-    }
-
-    async fn scopes(&mut self, progress: &mut (impl FnMut(Progress) + Send)) -> Result<()> {
-        let mut after = String::new();
-        loop {
-            let asked = (after.clone(), self.terms);
-            let read = self.store.read_with(asked, read_scopes).await;
-            let Some(rows) = self.or_unreadable(read, "the scopes")? else { return Ok(()) };
-            self.report.scopes += rows.len() as u64;
-            let Some(last) = rows.last().map(|row| row.key.clone()).filter(|last| *last > after) else {
-                return Ok(());
-            };
-            after = last;
-            for row in rows {
-                self.scope(&row);
-            }
-            progress(Progress { stage: Stage::Scopes, done: self.report.scopes, of: None });
-        }
-    }
-
-    fn scope(&mut self, row: &ScopeRow) {
-        let key = &row.key;
-        let found = (row.version, row.position, row.updated_at);
-        match &row.newest {
-            Newest::Event { version, position, at } if (*version, *position, *at) != found => {
-                let sentence = format!(
-                    "scope {key} is at version {} by the event at {}, and its newest event moved it to {version} at \
-                     {position}",
-                    row.version, row.position
-                );
-                self.report.note(*position as u64, Damage::Scope, sentence);
-            }
-            Newest::None if !self.is_unsure(self.terms.scope(key)) => {
-                let sentence =
-                    format!("scope {key} is at version {}, and no event has moved it", row.version);
-                self.report.note(row.position.unsigned_abs(), Damage::Scope, sentence);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// What must hold along the log.
-struct Order {
-    expected: u64,
-    last_ms: i64,
-}
-
-impl Order {
-    /// Positions between what was expected and `position` are missing.
-    fn reach(&mut self, position: u64, report: &mut Report) {
-        let expected = self.expected;
-        if position > expected {
-            let sentence = match position - 1 {
-                last if last == expected => format!("the event at {expected} is missing"),
-                last => format!("the events at {expected} to {last} are missing"),
-            };
-            report.note(expected, Damage::Missing, sentence);
-            self.expected = position;
-        }
-    }
-
-    fn unreadable(&mut self, position: u64, reason: &str, report: &mut Report) {
-        self.reach(position, report);
-        self.expected = self.expected.max(position + 1);
-        let sentence = format!("the event at {position} cannot be read: {reason}");
-        report.note(position, Damage::Unreadable, sentence);
-    }
-
-    fn at(&mut self, event: &Event, report: &mut Report) {
-        if event.timestamp_ms() < self.last_ms {
-            let sentence = format!(
-                "time goes back at {}: from {} to {}",
-                event.position(),
-                self.last_ms,
-                event.timestamp_ms()
-            );
-            report.note(event.position(), Damage::Time, sentence);
-        }
-        self.last_ms = self.last_ms.max(event.timestamp_ms());
-    }
-}
-
-type StreamKey = (Option<String>, String, String);
-
-/// The entries of one term, one after another.
-#[derive(Default)]
-struct Run {
-    term: Option<i64>,
-    /// Streams whose term this is: one, but for texts whose terms coincide.
-    versions: HashMap<StreamKey, u64>,
-    /// Ids and keys whose term this is.
-    texts: BTreeSet<String>,
-    /// An event of the run could not be read, so that the next version is anybody's guess.
-    has_gap: bool,
-}
-
-impl Run {
-    fn turn_to(&mut self, term: i64) {
-        if self.term != Some(term) {
-            *self = Self { term: Some(term), ..Self::default() };
-        }
-    }
-
-    /// Whether the event's version follows; a sentence when it does not.
-    fn follow(&mut self, terms: Terms, event: &Event) -> Option<String> {
-        let stream = event.stream()?;
-        if Some(terms.stream(event.tenant(), stream.stream_type, stream.id)) != self.term {
-            return None;
-        }
-        let key = (event.tenant().map(str::to_owned), stream.stream_type.to_owned(), stream.id.to_owned());
-        let before = self.versions.insert(key, stream.version).unwrap_or(0);
-        let is_right = stream.version == before + 1 || (self.has_gap && stream.version > before);
-        (!is_right).then(|| {
-            format!(
-                "stream {}/{} goes from version {before} to {}",
-                stream.stream_type, stream.id, stream.version
-            )
-        })
-    }
-
-    /// Whether an id or key was there before; a sentence when it was.
-    fn unique(&mut self, terms: Terms, event: &Event) -> Option<String> {
-        let term = self.term?;
-        let key = event.idempotency_key().filter(|key| terms.idempotency(event.tenant(), key) == term);
-        let (what, text) = if let Some(key) = key {
-            ("idempotency key", format!("{:?} {key}", event.tenant()))
-        } else if terms.event_id(event.id()) == term {
-            ("id", event.id().to_owned())
-        } else {
-            return None;
-        };
-        let is_new = self.texts.insert(text);
-        (!is_new).then(|| format!("the {what} of the event at {} was there before", event.position()))
-    }
-}
-
-const SCOPE: &str = "SELECT version, position FROM mainstay_scopes WHERE scope_key = $1";
-const SCOPES: &str = "SELECT scope_key, version, position, updated_at FROM mainstay_scopes WHERE scope_key > $1 \
-     ORDER BY scope_key LIMIT $2";
-
-struct ScopeRow {
-    key: String,
-    version: i64,
-    position: i64,
-    updated_at: i64,
-    newest: Newest,
-}
-
-/// The newest event of a scope.
-enum Newest {
-    Event { version: i64, position: i64, at: i64 },
-    Damaged,
-    None,
-}
-
-/// Rows of scopes with their newest events, on one snapshot.
-async fn read_scopes(tx: Tx, (after, terms): (String, Terms)) -> mainstay_store::Result<Vec<ScopeRow>> {
-    let mut rows = Vec::new();
-    for row in tx.query(SCOPES, &[Value::Text(after), Value::Int(SCOPES_PAGE as i64)]).await? {
-        let key: String = row.get(0)?;
-        let newest = newest_of(&tx, terms, &key).await?;
-        rows.push(ScopeRow {
-            version: row.get(1)?,
-            position: row.get(2)?,
-            updated_at: row.get(3)?,
-            newest,
-            key,
-        });
-    }
-    Ok(rows)
-}
-
-async fn newest_of(tx: &Tx, terms: Terms, key: &str) -> mainstay_store::Result<Newest> {
-    let groups = Groups::default().and(vec![terms.scope(key)]);
-    let mut most = i64::MAX as u64;
-    while let Some(position) = index::latest_in(tx, &groups, 0, most).await? {
-        let Some(row) = index::rows_at(tx, &[position]).await?.pop() else { return Ok(Newest::Damaged) };
-        let Ok(event) = event_of(row) else { return Ok(Newest::Damaged) };
-        if let Some((_, version)) = event.scope().filter(|(own, _)| *own == key) {
-            let (version, position) = (version as i64, position as i64);
-            return Ok(Newest::Event { version, position, at: event.timestamp_ms() });
-        }
-        most = position - 1;
-    }
-    Ok(Newest::None)
 }
