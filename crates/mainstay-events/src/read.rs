@@ -413,12 +413,19 @@ pub(crate) fn event_of(row: Row) -> Result<Event> {
     let [Value::Int(position), Value::Blob(header), payload] = values(row) else {
         return Err(Error::Corrupt { position: 0, reason: "the row has another shape".to_owned() });
     };
-    let payload = match payload {
-        Value::Blob(payload) => Some(payload),
-        _ => None,
-    };
     let position = position as u64;
-    record::decode(position, header, payload)
+    let decoded = match payload {
+        Value::Blob(payload) => record::decode(position, header, Some(payload)),
+        // Also an erased one is there: nothing, or something else, is damage.
+        _ => Err("the payload is missing"),
+    };
+    decoded.map_err(|reason| Error::Corrupt { position, reason: reason.to_owned() })
+}
+
+/// The event of a row `(position, header)`, without its payload.
+pub(crate) fn header_of(row: &Row) -> Result<Event> {
+    let (position, header) = (row.get(0)?, row.get(1)?);
+    record::decode(position, header, None)
         .map_err(|reason| Error::Corrupt { position, reason: reason.to_owned() })
 }
 

@@ -1,16 +1,23 @@
 //! What the program can be asked to do: one file per verb.
 
+mod backup;
 mod bench;
 mod config;
 mod demo;
+mod events;
 mod migrate;
+mod progress;
 mod reference;
+mod restore;
 mod serve;
 mod token;
+mod verify;
 
 use crate::arguments::Global;
 use crate::{Error, Result};
 use clap::Subcommand;
+use mainstay::events::Log;
+use mainstay::store::{self, Location};
 use std::future::Future;
 
 /// A verb of the command line.
@@ -20,6 +27,10 @@ pub(crate) enum Verb {
     Demo(demo::Demo),
     Migrate(migrate::Migrate),
     Token(token::Token),
+    Events(events::Events),
+    Verify(verify::Verify),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Config(config::Config),
     Bench(bench::Bench),
     #[command(hide = true)]
@@ -33,6 +44,10 @@ impl Verb {
             Self::Demo(verb) => block_on(verb.run(global)),
             Self::Migrate(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
+            Self::Events(verb) => block_on(verb.run(global)),
+            Self::Verify(verb) => block_on(verb.run(global)),
+            Self::Backup(verb) => block_on(verb.run(global)),
+            Self::Restore(verb) => block_on(verb.run(global)),
             Self::Config(verb) => verb.run(global),
             Self::Bench(verb) => block_on(verb.run(global)),
             Self::Reference(verb) => verb.run(),
@@ -44,4 +59,18 @@ impl Verb {
 fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|source| Error::Io { what: "threads".to_owned(), source })?.block_on(work)
+}
+
+/// Opens the log of the store that the configuration names. A file that is not there is not made: whoever looks after a
+/// log means one that exists.
+async fn open_log(global: &Global) -> Result<Log> {
+    let config = global.load()?;
+    if let Location::File(path) = Location::parse(config.text(&crate::config::store::URL))?
+        && !path.exists()
+    {
+        let what = path.display().to_string();
+        return Err(store::Error::Open { what, reason: "it does not exist".to_owned() }.into());
+    }
+    let store = crate::config::store::options(&config).open().await?;
+    Ok(Log::open(&store).await?)
 }

@@ -6,6 +6,7 @@ mod bench;
 mod config;
 mod demo;
 mod documents;
+mod keeping;
 mod migrate;
 mod program;
 mod reference;

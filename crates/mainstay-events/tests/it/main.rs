@@ -5,6 +5,7 @@ mod append;
 mod conditions;
 mod dcb;
 mod idempotency;
+mod keeping;
 mod reading;
 mod support;
 mod transactions;
