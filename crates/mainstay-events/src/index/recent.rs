@@ -318,8 +318,7 @@ impl Recent {
 
     /// Ready when the merger that is at work, if there is one, is gone.
     pub(super) fn merge_ended(&self) -> impl Future<Output = ()> + use<> {
-        let ended = self.merge_ended.clone().notified_owned();
-        async move { ended.await }
+        self.merge_ended.clone().notified_owned()
     }
 
     /// Whether somebody merges.
