@@ -31,7 +31,11 @@ async fn merge(store: Store, recent: Recent) {
                 chunk.iter().map(|(term, position)| vec![Value::Int(*term), Value::Int(*position as i64)]);
             let rows: Arc<Vec<Vec<Value>>> = Arc::new(rows.collect());
             let insert = async |tx: Tx, rows: Arc<Vec<Vec<Value>>>| tx.execute_many(INSERT, &rows).await;
-            if let Err(error) = store.transact_with(rows, insert).await {
+            let inserted = match store.failpoints().hit("events.merge") {
+                Ok(()) => store.transact_with(rows, insert).await.map(drop),
+                Err(hit) => Err(hit.into()),
+            };
+            if let Err(error) = inserted {
                 return tracing::warn!(%error, "a segment of the log's index waits in memory");
             }
         }
@@ -39,7 +43,11 @@ async fn merge(store: Store, recent: Recent) {
             tx.execute(MOVE, &[Value::Int(up_to as i64)]).await?;
             tx.after_commit(Arc::new(move || recent.merged(up_to)))
         };
-        if let Err(error) = store.transact_with((recent.clone(), up_to), finish).await {
+        let finished = match store.failpoints().hit("events.merged") {
+            Ok(()) => store.transact_with((recent.clone(), up_to), finish).await,
+            Err(hit) => Err(hit.into()),
+        };
+        if let Err(error) = finished {
             return tracing::warn!(%error, "a segment of the log's index waits in memory");
         }
     }
