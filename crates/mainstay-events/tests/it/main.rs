@@ -3,7 +3,9 @@
 
 mod append;
 mod conditions;
+mod history;
 mod idempotency;
+mod ledger;
 mod reading;
 mod support;
 mod transactions;
