@@ -60,7 +60,10 @@ const LOCK_HEAD: &str =
 const MOVE_HEAD: &str = "UPDATE mainstay_log_head SET position = $1, timestamp_ms = $2 WHERE id = 1";
 
 async fn lock(ground: &Ground, tx: &Tx) -> mainstay_store::Result<Sight> {
-    if let (Some(recent), Some(serial)) = (&ground.recent, tx.serial()) {
+    if let Some(recent) = &ground.recent {
+        let Some(serial) = tx.serial() else {
+            return Err(mainstay_store::Error::ReadOnly("an append".to_owned()));
+        };
         // The process that owns the file is the database, and its clock the database's.
         let (view, end) = recent.writing(serial);
         return Ok(Sight { view, end, now_ms: ground.clock.now_ms() });
