@@ -3,6 +3,7 @@
 
 mod append;
 mod conditions;
+mod groups;
 mod history;
 mod idempotency;
 mod ledger;
