@@ -145,7 +145,12 @@ impl Found {
     /// The index knows what is in the log and nothing else: a condition on the tag of each operation is refused for its
     /// last event, and queries find exactly the events that have a tag.
     pub(crate) async fn check_index(&self, log: &Log) -> Verdict {
-        let questions = self.0.iter().map(|(operation, positions)| {
+        self.check_index_from(log, 0).await
+    }
+
+    /// As [`check_index`](Self::check_index), with conditions only for operations from `first` on.
+    pub(crate) async fn check_index_from(&self, log: &Log, first: u64) -> Verdict {
+        let questions = self.0.range(first..).map(|(operation, positions)| {
             let (log, operation, last) = (log.clone(), *operation, *positions.last().unwrap());
             async move {
                 let intruder = event("Intruder", &[]);

@@ -3,6 +3,7 @@
 
 mod append;
 mod conditions;
+mod crash;
 mod groups;
 mod history;
 mod idempotency;
