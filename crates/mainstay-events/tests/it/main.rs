@@ -4,10 +4,12 @@
 mod append;
 mod conditions;
 mod crash;
+mod faults;
 mod groups;
 mod history;
 mod idempotency;
 mod ledger;
+mod power_loss;
 mod reading;
 mod support;
 mod transactions;
