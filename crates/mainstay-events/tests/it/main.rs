@@ -9,6 +9,8 @@ mod groups;
 mod history;
 mod idempotency;
 mod ledger;
+mod nodes;
+
 mod power_loss;
 mod reading;
 mod support;
