@@ -10,7 +10,7 @@ mod history;
 mod idempotency;
 mod ledger;
 mod nodes;
-
+mod outages;
 mod power_loss;
 mod reading;
 mod support;
