@@ -238,11 +238,21 @@ fn a_history_of_two_nodes_is_one_of_a_single_writer() {
 }
 
 const RACERS: usize = 16;
+/// They append something else at the same moment: behind one of them, racers meet in one transaction.
+const BYSTANDERS: usize = 4;
 
 async fn race(logs: Vec<Log>, rounds: usize) {
     for round in 0..rounds {
         let tag = format!("seat:{round}");
-        let start = Arc::new(tokio::sync::Barrier::new(RACERS));
+        let start = Arc::new(tokio::sync::Barrier::new(RACERS + BYSTANDERS));
+        let mut bystanders = JoinSet::new();
+        for log in logs.iter().cycle().take(BYSTANDERS) {
+            let (log, start) = (log.clone(), start.clone());
+            bystanders.spawn(async move {
+                start.wait().await;
+                log.append(append("Passed", &[])).await.unwrap();
+            });
+        }
         let mut racers = JoinSet::new();
         for log in logs.iter().cycle().take(RACERS) {
             let (log, tag, start) = (log.clone(), tag.clone(), start.clone());
@@ -259,8 +269,9 @@ async fn race(logs: Vec<Log>, rounds: usize) {
             let Err(Error::ConditionFailed { witness, .. }) = refused else { panic!("{tag}: {refused:?}") };
             assert_eq!(witness.position, winner, "{tag}");
         }
+        bystanders.join_all().await;
     }
-    assert_eq!(logs[0].head().await.unwrap(), rounds as u64);
+    assert_eq!(logs[0].head().await.unwrap(), (rounds * (1 + BYSTANDERS)) as u64);
 }
 
 fn rounds() -> usize {

@@ -7,8 +7,8 @@
 use crate::history::{Followers, recorded};
 use crate::ledger::{Found, append_of, is_long, open_log, positions_of};
 use mainstay_core::random::{Random, SeededRandom};
-use mainstay_events::{Log, Status};
-use mainstay_store::{Options, Tx};
+use mainstay_events::{Error, Log, Status};
+use mainstay_store::{Ending, Epilogue, Options, Tx};
 use mainstay_testkit::postgres::{Postgres, Private};
 use mainstay_testkit::proxy::Proxy;
 use mainstay_testkit::stores::{Kind, Place, for_each_kind};
@@ -31,6 +31,8 @@ struct Load {
     tasks: JoinSet<Account>,
     is_over: Arc<AtomicBool>,
     acknowledged: watch::Sender<Vec<u64>>,
+    /// How many outcomes were unknown at first.
+    unknown: Arc<AtomicU64>,
 }
 
 /// What callers were told.
@@ -50,23 +52,26 @@ impl Load {
     /// in.
     fn start(logs: &[Log]) -> Self {
         let (is_over, next) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let acknowledged = watch::Sender::new(vec![0; CALLERS]);
+        let (acknowledged, unknown) = (watch::Sender::new(vec![0; CALLERS]), Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();
         for (number, log) in logs.iter().cycle().take(CALLERS).enumerate() {
-            let (log, is_over, next, acknowledged) =
-                (log.clone(), is_over.clone(), next.clone(), acknowledged.clone());
+            let (log, is_over, next) = (log.clone(), is_over.clone(), next.clone());
+            let (acknowledged, unknown) = (acknowledged.clone(), unknown.clone());
             tasks.spawn(async move {
-                let mut account = Account::default();
+                let (mut account, mut counted) = (Account::default(), 0);
                 while !is_over.load(Ordering::Relaxed) {
                     let operation = next.fetch_add(1, Ordering::Relaxed);
                     if account.see_through(&log, operation, number % 3 == 0).await {
                         acknowledged.send_modify(|acknowledged| acknowledged[number] += 1);
                     }
+                    let own = (account.unknown_done + account.unknown_undone) as u64;
+                    unknown.fetch_add(own - counted, Ordering::Relaxed);
+                    counted = own;
                 }
                 account
             });
         }
-        Self { tasks, is_over, acknowledged }
+        Self { tasks, is_over, acknowledged, unknown }
     }
 
     /// Waits until all together have had `more` acknowledgements.
@@ -195,7 +200,6 @@ async fn survive(kills: usize, kill: fn(&mut Private) -> anyhow::Result<()>) {
         load.until_each().await;
     }
     let account = load.stop().await;
-    assert!(!account.codes.is_empty(), "nobody noticed");
     account.check(&logs[0], followers).await;
     let batches = logs[0].figures().batch_size.snapshot();
     assert!(batches.sum > batches.count, "appends share transactions: {batches:?}");
@@ -240,7 +244,10 @@ fn cuts_at_any_moment_lose_no_event() {
         let load = Load::start(&logs);
         // So that a commit is on its way at many moments.
         proxy.delay(DELAY);
-        for cut in 0..if is_long() { 2_000 } else { 25 } {
+        let enough = if is_long() { 2_000 } else { 20 };
+        // And more until one has met a commit, but not without end.
+        let is_enough = |cut| cut >= enough && load.unknown.load(Ordering::Relaxed) > 0;
+        for cut in (0..enough + 200).take_while(|cut| !is_enough(*cut)) {
             load.until_more(random.below(40)).await;
             // An acknowledgement comes at the end of a transaction; the cut shall come anywhere. Round trips pace it.
             for _ in 0..random.below(24) {
@@ -298,5 +305,41 @@ fn a_line_gone_silent_ends_appends_in_time_and_loses_none() {
             account.acknowledged.push((operation, positions_of(&again)));
         }
         account.check(&log, followers).await;
+    });
+}
+
+/// The last thing before the commit: silences the line.
+struct Silence(Arc<Proxy>);
+
+impl Epilogue for Silence {
+    fn conclude(self: Arc<Self>, _tx: Tx) -> Ending {
+        Box::pin(async move {
+            self.0.half_open();
+            Ok(())
+        })
+    }
+}
+
+#[test]
+fn a_commit_that_nobody_answers_is_settled_by_its_idempotency_key() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let (proxy, url) = line_to(&place);
+        let proxy = Arc::new(proxy);
+        let options = Options::new(&url).connections(4).transaction_timeout(Duration::from_secs(1));
+        let log = open_log(options, None).await.unwrap();
+        let work = async |tx: Tx, (log, proxy): (Log, Arc<Proxy>)| {
+            let receipt = log.append_in(&tx, append_of(1))?;
+            tx.epilogue(|| Silence(proxy));
+            Ok(receipt)
+        };
+        let unknown = log.store().transact_with((log.clone(), proxy.clone()), work).await.unwrap_err();
+        assert!(Error::from(unknown).is_outcome_unknown());
+        proxy.cut_connections().await;
+        proxy.heal().await;
+        let first = log.append(append_of(1)).await.unwrap();
+        let again = log.append(append_of(1)).await.unwrap();
+        assert_eq!((again.status, positions_of(&again)), (Status::Duplicate, positions_of(&first)));
+        let found = Found::load(&log).await.unwrap();
+        found.check(&[(1, positions_of(&first))]).unwrap();
     });
 }
