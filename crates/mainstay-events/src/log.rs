@@ -4,7 +4,7 @@ use crate::append::{Append, Appended, Batcher, Ground, Noted, Prepared, Receipt}
 use crate::error::{Error, Result};
 use crate::events_topic;
 use crate::figures::Figures;
-use crate::index::{End, Recent, Terms};
+use crate::index::{End, Recent, SEGMENT_EVENTS, Terms};
 use crate::read;
 use mainstay_core::ids::{Context, Ids, Kind};
 use mainstay_store::{Store, Tx, params};
@@ -39,6 +39,13 @@ pub(crate) const HEAD: &str = "SELECT max(position) FROM mainstay_events";
 impl Log {
     /// Opens the log of a store that was opened with [`COMPONENT`](crate::COMPONENT).
     pub async fn open(store: &Store) -> Result<Self> {
+        Self::open_in_segments(store, SEGMENT_EVENTS).await
+    }
+
+    /// As [`open`](Self::open), with other segments of the index in memory: small ones are merged all the time, which
+    /// is what tests of merging need.
+    #[doc(hidden)]
+    pub async fn open_in_segments(store: &Store, segment_events: usize) -> Result<Self> {
         let random = store.random();
         let fresh = format!("{:016x}{:016x}", random.next_u64(), random.next_u64());
         let begin = async |tx: Tx, fresh: String| {
@@ -58,7 +65,7 @@ impl Log {
             });
         };
         let terms = Terms::new((first, second));
-        let recent = if store.is_shared() { None } else { Some(recent(store, terms).await?) };
+        let recent = if store.is_shared() { None } else { Some(recent(store, terms, segment_events).await?) };
         let clock = store.clock().clone();
         let ground = Arc::new(Ground { terms, recent, clock, random: random.clone() });
         let figures = Arc::new(Figures::default());
@@ -158,12 +165,12 @@ const TAIL: &str =
     "SELECT position, header FROM mainstay_events WHERE position > $1 ORDER BY position LIMIT 1000";
 
 /// The newest entries of the index: those that this store has in memory, or else read from the tail of the log.
-async fn recent(store: &Store, terms: Terms) -> Result<Recent> {
+async fn recent(store: &Store, terms: Terms, segment_events: usize) -> Result<Recent> {
     if let Some(kept) = store.companion::<Recent>(None) {
         return Ok((*kept).clone());
     }
     let merged: u64 = store.read(async |tx| tx.query_one(INDEXED, &[]).await?.get(0)).await?;
-    let recent = Recent::new(merged);
+    let recent = Recent::new(merged, segment_events);
     let (mut after, mut last_ms, mut own) = (merged, 0, Vec::new());
     loop {
         let read = async |tx: Tx, after: i64| tx.query(TAIL, params![after]).await;

@@ -70,11 +70,11 @@ impl Tx {
     }
 
     /// Which of the one writer's transactions this is part of. Transactions that share a commit share the number; a
-    /// new one means that all before have been committed or undone. Nothing where there are many writers.
+    /// new one means that all before have been committed or undone. Nothing for a read, and where there are many writers.
     pub fn serial(&self) -> Option<u64> {
         match &self.link {
             #[cfg(feature = "sqlite")]
-            Link::Sqlite(handle) => Some(handle.serial()),
+            Link::Sqlite(handle) => handle.serial(),
             #[cfg(feature = "postgres")]
             Link::Postgres(_) => None,
         }

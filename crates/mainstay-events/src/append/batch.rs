@@ -147,17 +147,38 @@ impl Batcher {
             // One of them may be to blame; alone, only that one fails.
             Err(_) => {
                 let Ok(prepared) = Arc::try_unwrap(prepared) else { return };
-                let mut answers = Vec::with_capacity(prepared.len());
-                for one in prepared {
-                    answers.push(self.run_alone(one).await);
-                }
-                answers
+                self.run_each(prepared).await
             }
         };
         for ((reply, _room), answer) in replies.into_iter().zip(answers) {
             // Who went away meanwhile has no use for it.
             let _ = reply.send(answer);
         }
+    }
+
+    /// Runs appends one after another, for as long as there is hope: what keeps all of them waiting, such as a node that
+    /// holds the log, would keep each of them waiting in turn, and everyone behind them.
+    async fn run_each(&self, appends: Vec<Prepared>) -> Vec<Result<Appended>> {
+        let mut answers = Vec::with_capacity(appends.len());
+        let (mut timeouts, mut hopeless) = (0, None);
+        for append in appends {
+            let answer = match &hopeless {
+                Some(error) => Err(Error::clone(error)),
+                None => self.run_alone(append).await,
+            };
+            if let Err(Error::Store(error)) = &answer {
+                use mainstay_store::Error as Store;
+                timeouts += u32::from(matches!(**error, Store::Timeout { .. }));
+                // A single one that takes too long may be to blame for it; a second one is not.
+                if timeouts > 1
+                    || matches!(**error, Store::Busy { .. } | Store::Unavailable(_) | Store::Closed)
+                {
+                    hopeless = answer.as_ref().err().cloned();
+                }
+            }
+            answers.push(answer);
+        }
+        answers
     }
 
     async fn run_alone(&self, prepared: Prepared) -> Result<Appended> {

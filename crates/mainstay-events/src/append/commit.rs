@@ -4,9 +4,9 @@
 //! `mainstay_log_head` is held until the commit. So positions are given out in the order of commits, and a reader that
 //! has seen one has seen all before it.
 
-use super::Appended;
 use super::decide::{Decided, Facts, decide};
 use super::prepare::Prepared;
+use super::{Appended, Status};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::index::{self, End, Groups, Probe, Recent, Terms, View, position_in};
@@ -60,10 +60,27 @@ pub(crate) async fn commit(
     tx: &Tx,
     appends: &[Prepared],
 ) -> mainstay_store::Result<Vec<Result<Appended>>> {
+    let decided = look_and_decide(ground, tx, appends).await?;
+    write(ground, tx, decided).await
+}
+
+/// As [`commit`], for appends that go in together: unless all of them are appended now, nothing is written, and whoever
+/// called ends the transaction. What is noted in memory belongs to the writer's whole group, and could not be taken back
+/// with a single member of it.
+pub(crate) async fn commit_together(
+    ground: &Ground,
+    tx: &Tx,
+    appends: &[Prepared],
+) -> mainstay_store::Result<Vec<Result<Appended>>> {
+    let decided = look_and_decide(ground, tx, appends).await?;
+    let is_new = |answer: &Result<Appended>| matches!(answer, Ok(new) if new.status == Status::Appended);
+    if decided.answers.iter().all(is_new) { write(ground, tx, decided).await } else { Ok(decided.answers) }
+}
+
+async fn look_and_decide(ground: &Ground, tx: &Tx, appends: &[Prepared]) -> mainstay_store::Result<Decided> {
     let sight = lock(ground, tx).await?;
     let facts = gather(ground, tx, &sight, appends).await?;
-    let decided = decide(ground, appends, &facts, sight.end, sight.now_ms);
-    write(ground, tx, decided).await
+    Ok(decide(ground, appends, &facts, sight.end, sight.now_ms))
 }
 
 const LOCK_HEAD: &str =
@@ -71,7 +88,10 @@ const LOCK_HEAD: &str =
 const MOVE_HEAD: &str = "UPDATE mainstay_log_head SET position = $1, timestamp_ms = $2 WHERE id = 1";
 
 async fn lock(ground: &Ground, tx: &Tx) -> mainstay_store::Result<Sight> {
-    if let (Some(recent), Some(serial)) = (&ground.recent, tx.serial()) {
+    if let Some(recent) = &ground.recent {
+        let Some(serial) = tx.serial() else {
+            return Err(mainstay_store::Error::ReadOnly("an append".to_owned()));
+        };
         // The process that owns the file is the database, and its clock the database's.
         let (view, end) = recent.writing(serial);
         return Ok(Sight { view, end, now_ms: ground.clock.now_ms() });

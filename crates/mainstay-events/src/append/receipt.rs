@@ -1,6 +1,6 @@
 //! Appends beside an author's own writes.
 
-use super::commit::{Ground, WRITE_AUDIT, commit};
+use super::commit::{Ground, WRITE_AUDIT, commit_together};
 use super::prepare::Prepared;
 use super::{Appended, Status};
 use crate::error::Error;
@@ -72,7 +72,7 @@ impl Epilogue for Noted {
             }
             let noted = std::mem::take(&mut *self.appends.lock().unwrap_or_else(PoisonError::into_inner));
             let (prepared, receipts): (Vec<_>, Vec<_>) = noted.into_iter().unzip();
-            let answers = commit(&self.ground, &tx, &prepared).await?;
+            let answers = commit_together(&self.ground, &tx, &prepared).await?;
             for (number, (answer, receipt)) in answers.into_iter().zip(receipts).enumerate() {
                 self.figures.record(&answer, began);
                 let appended = match answer {

@@ -65,12 +65,14 @@ async fn merge_segment(store: &Store, recent: &Recent, segment: Shared) -> Resul
         let rows = chunk.iter().map(|(term, position)| vec![Value::Int(*term), Value::Int(*position as i64)]);
         let rows: Arc<Vec<Vec<Value>>> = Arc::new(rows.collect());
         let insert = async |tx: Tx, rows: Arc<Vec<Vec<Value>>>| tx.execute_many(INSERT, &rows).await;
+        store.failpoints().hit("events.merge")?;
         store.transact_with(rows, insert).await?;
     }
     let finish = async |tx: Tx, (recent, up_to): (Recent, u64)| {
         tx.execute(MOVE, &[Value::Int(up_to as i64)]).await?;
         tx.after_commit(Arc::new(move || recent.merged(up_to)))
     };
+    store.failpoints().hit("events.merged")?;
     store.transact_with((recent.clone(), up_to), finish).await
 }
 

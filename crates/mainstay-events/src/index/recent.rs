@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 /// Events of a segment: enough for a merge to find many entries for each page of the table, few enough to be read again
 /// in a moment after a crash.
-const SEGMENT_EVENTS: usize = 32_768;
+pub(crate) const SEGMENT_EVENTS: usize = 32_768;
 
 /// Where the log ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) struct End {
 }
 
 /// The newest entries. Clones are the same.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Recent {
     state: Arc<RwLock<State>>,
     merge_ended: Arc<Notify>,
@@ -46,6 +46,7 @@ struct State {
     end: End,
     pending: Pending,
     is_merging: bool,
+    segment_events: usize,
 }
 
 #[derive(Default)]
@@ -219,10 +220,10 @@ fn within(positions: &[u64], after: u64, most: u64) -> &[u64] {
 }
 
 impl Recent {
-    /// Begins with everything up to `merged` in the table.
-    pub(crate) fn new(merged: u64) -> Self {
+    /// Begins with everything up to `merged` in the table, in segments of so many events.
+    pub(crate) fn new(merged: u64, segment_events: usize) -> Self {
         let end = End { head: merged, last_ms: 0 };
-        let state = RwLock::new(State { merged, end, ..State::default() });
+        let state = RwLock::new(State { merged, end, segment_events, ..State::default() });
         Self { state: Arc::new(state), merge_ended: Arc::default() }
     }
 
@@ -342,7 +343,7 @@ impl Recent {
 
 impl State {
     fn seal_if_full(&mut self) {
-        if read(&self.active).events >= SEGMENT_EVENTS {
+        if read(&self.active).events >= self.segment_events {
             let full = std::mem::take(&mut self.active);
             self.sealed.push_back(full);
         }
@@ -381,7 +382,7 @@ mod tests {
 
     #[test]
     fn what_is_pending_is_seen_by_its_transaction_only_and_forgotten_with_it() {
-        let recent = Recent::new(0);
+        let recent = Recent::new(0, SEGMENT_EVENTS);
         let (view, _) = recent.writing(7);
         assert_eq!(view.newest(1, 0, 99), None);
         recent.note(7, vec![(1, vec![1, 2])], end(1));
@@ -399,7 +400,7 @@ mod tests {
 
     #[test]
     fn groups_are_intersected() {
-        let recent = Recent::new(10);
+        let recent = Recent::new(10, SEGMENT_EVENTS);
         for position in 11..=40 {
             let terms = [position as i64 % 2, 10 + position as i64 % 3, 100];
             recent.restore(position, &terms, end(position));
@@ -415,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_full_segment_is_sealed_and_leaves_when_it_is_merged() {
-        let recent = Recent::new(0);
+        let recent = Recent::new(0, SEGMENT_EVENTS);
         let count = SEGMENT_EVENTS as u64 + 5;
         for position in 1..=count {
             recent.restore(position, &[7, -(position as i64)], end(position));

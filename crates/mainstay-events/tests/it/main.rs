@@ -3,9 +3,17 @@
 
 mod append;
 mod conditions;
+mod crash;
 mod dcb;
+mod faults;
+mod groups;
+mod history;
 mod idempotency;
 mod keeping;
+mod ledger;
+mod nodes;
+mod outages;
+mod power_loss;
 mod reading;
 mod support;
 mod transactions;

@@ -278,8 +278,11 @@ impl Handle {
         Ok(())
     }
 
-    pub(crate) fn serial(&self) -> u64 {
-        self.session.lock().serial
+    /// Nothing for a read: readers count by themselves, and what one is part of says nothing about the writer.
+    pub(crate) fn serial(&self) -> Option<u64> {
+        let connection = self.session.lock();
+        let current = connection.current.as_ref().filter(|current| current.ticket == self.ticket);
+        current.filter(|current| current.mode == Mode::Write).map(|_| connection.serial)
     }
 
     fn operate<T>(&self, run: impl FnOnce(&mut Connection, Mode) -> Result<T>) -> Result<T> {
