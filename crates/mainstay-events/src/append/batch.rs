@@ -1,9 +1,11 @@
 //! Concurrent appends of one process share transactions.
 //!
-//! On SQLite the store does that itself: appends are transactions of the one writer, which commits as many as wait. On
-//! PostgreSQL it is done here. A lone append runs on its caller's task. While one transaction is under way, others queue, and whoever queues first
-//! starts a task that takes all that wait into the next one. So batches form by themselves, exactly as large as the
-//! load asks for, and no append waits for a timer.
+//! A lone append runs on its caller's task. Others queue, and are taken into one transaction, as many as wait when its
+//! turn comes. So batches form by themselves, exactly as large as the load asks for, and no append waits for a timer.
+//!
+//! - On PostgreSQL one task at a time runs them (`attend`), since a second transaction would only wait for the log's lock.
+//! - On SQLite a transaction queues for the one writer and takes up what waits when it gets it (`ride`); the next one
+//!   queues meanwhile, so that the writer never waits for us.
 
 use super::Appended;
 use super::commit::{Ground, commit};
@@ -13,7 +15,9 @@ use crate::figures::Figures;
 use crate::index::merge_if_due;
 use mainstay_store::Store;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -38,6 +42,8 @@ struct Shared {
     turn: Arc<tokio::sync::Mutex<()>>,
     queue: Mutex<Queue>,
     room: Arc<Semaphore>,
+    /// Appends under way, where one writer commits them.
+    callers: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -48,7 +54,7 @@ struct Queue {
 }
 
 struct Waiting {
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
     reply: oneshot::Sender<Result<Appended>>,
     _room: OwnedSemaphorePermit,
 }
@@ -62,6 +68,7 @@ impl Batcher {
             turn: Arc::default(),
             queue: Mutex::default(),
             room: Arc::new(Semaphore::new(MAX_WAITING_KIB as usize)),
+            callers: AtomicUsize::new(0),
         }))
     }
 
@@ -74,9 +81,9 @@ impl Batcher {
     }
 
     async fn append_somehow(&self, prepared: Prepared) -> Result<Appended> {
+        let prepared = Arc::new(prepared);
         if let Some(recent) = &self.0.ground.recent {
-            // The one writer makes groups by itself, and without a wait between them.
-            let answer = self.run_alone(prepared).await;
+            let answer = self.append_embedded(prepared).await;
             merge_if_due(&self.0.store, recent);
             return answer;
         }
@@ -85,6 +92,26 @@ impl Batcher {
         {
             return self.run_alone(prepared).await;
         }
+        self.append_in_company(prepared, Self::attend).await
+    }
+
+    async fn append_embedded(&self, prepared: Arc<Prepared>) -> Result<Appended> {
+        let (_here, others) = Here::enter(&self.0.callers);
+        match others {
+            0 => self.run_alone(prepared).await,
+            _ => self.append_in_company(prepared, Self::ride).await,
+        }
+    }
+
+    /// Waits in the queue, which `attend` empties.
+    async fn append_in_company<Fut>(
+        &self,
+        prepared: Arc<Prepared>,
+        attend: fn(Self) -> Fut,
+    ) -> Result<Appended>
+    where
+        Fut: Future<Output = ()> + Send + 'static,
+    {
         let kib = u32::try_from(prepared.bytes / 1024 + 1).unwrap_or(MAX_WAITING_KIB).min(MAX_WAITING_KIB);
         let room = self.0.room.clone().acquire_many_owned(kib).await;
         let room = room.map_err(|_| Error::from(mainstay_store::Error::Closed))?;
@@ -95,10 +122,43 @@ impl Batcher {
             !std::mem::replace(&mut queue.is_attended, true)
         };
         if is_first {
-            tokio::spawn(self.clone().attend());
+            tokio::spawn(attend(self.clone()));
         }
         let abandoned = || mainstay_store::Error::CommitUnknown("the runtime went away".to_owned());
         answer.await.unwrap_or_else(|_| Err(abandoned().into()))
+    }
+
+    /// One transaction of the one writer. It takes up what waits when its turn comes, and from then on the next one may
+    /// queue for the writer, so that there is no pause between them.
+    async fn ride(self) {
+        let mut watch = Watch { shared: &self.0, is_over: false };
+        let ride = Arc::new(OnceLock::new());
+        let run = async |tx, (batcher, ride): (Self, Arc<OnceLock<Ride>>)| {
+            let ride = ride.get_or_init(|| batcher.board());
+            commit(&batcher.0.ground, &tx, &ride.appends).await
+        };
+        let done = self.0.store.transact_with((self.clone(), ride.clone()), run).await;
+        // A transaction that was refused before its turn takes its passengers along all the same.
+        let ride = ride.get_or_init(|| self.board());
+        self.0.figures.batch_size.record(ride.appends.len() as u64);
+        let answers = self.settle(&ride.appends, done.map_err(Error::from)).await;
+        ride.reply(answers);
+        watch.is_over = true;
+    }
+
+    fn board(&self) -> Ride {
+        let batch = self.take().unwrap_or_default();
+        let is_left = {
+            let mut queue = self.queue();
+            queue.is_attended = !queue.waiting.is_empty();
+            queue.is_attended
+        };
+        if is_left {
+            tokio::spawn(self.clone().ride());
+        }
+        let (replies, appends) =
+            batch.into_iter().map(|waiting| ((waiting.reply, waiting._room), waiting.prepared)).unzip();
+        Ride { appends, replies: Mutex::new(replies) }
     }
 
     /// Runs what waits until nothing does.
@@ -136,35 +196,38 @@ impl Batcher {
     }
 
     async fn run(&self, batch: Vec<Waiting>) {
-        let (replies, prepared): (Vec<_>, Vec<_>) =
+        let (replies, appends): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|waiting| ((waiting.reply, waiting._room), waiting.prepared)).unzip();
-        let prepared = Arc::new(prepared);
-        let answers = match self.transact(prepared.clone()).await {
+        let done = self.transact(appends.clone()).await;
+        let answers = self.settle(&appends, done).await;
+        Ride { appends, replies: Mutex::new(replies) }.reply(answers);
+    }
+
+    /// The answers of a batch, whatever came of its transaction.
+    async fn settle(
+        &self,
+        appends: &[Arc<Prepared>],
+        done: Result<Vec<Result<Appended>>>,
+    ) -> Vec<Result<Appended>> {
+        match done {
             Ok(answers) => answers,
-            Err(error) if prepared.len() == 1 || is_for_all(&error) => {
-                prepared.iter().map(|_| Err(error.clone())).collect()
+            Err(error) if appends.len() == 1 || is_for_all(&error) => {
+                appends.iter().map(|_| Err(error.clone())).collect()
             }
             // One of them may be to blame; alone, only that one fails.
-            Err(_) => {
-                let Ok(prepared) = Arc::try_unwrap(prepared) else { return };
-                self.run_each(prepared).await
-            }
-        };
-        for ((reply, _room), answer) in replies.into_iter().zip(answers) {
-            // Who went away meanwhile has no use for it.
-            let _ = reply.send(answer);
+            Err(_) => self.run_each(appends).await,
         }
     }
 
     /// Runs appends one after another, for as long as there is hope: what keeps all of them waiting, such as a node that
     /// holds the log, would keep each of them waiting in turn, and everyone behind them.
-    async fn run_each(&self, appends: Vec<Prepared>) -> Vec<Result<Appended>> {
+    async fn run_each(&self, appends: &[Arc<Prepared>]) -> Vec<Result<Appended>> {
         let mut answers = Vec::with_capacity(appends.len());
         let (mut timeouts, mut hopeless) = (0, None);
         for append in appends {
             let answer = match &hopeless {
                 Some(error) => Err(Error::clone(error)),
-                None => self.run_alone(append).await,
+                None => self.run_alone(append.clone()).await,
             };
             if let Err(Error::Store(error)) = &answer {
                 use mainstay_store::Error as Store;
@@ -181,22 +244,57 @@ impl Batcher {
         answers
     }
 
-    async fn run_alone(&self, prepared: Prepared) -> Result<Appended> {
-        let mut answers = self.transact(Arc::new(vec![prepared])).await?;
+    async fn run_alone(&self, prepared: Arc<Prepared>) -> Result<Appended> {
+        let mut answers = self.transact(vec![prepared]).await?;
         answers.pop().unwrap_or_else(|| Err(mainstay_store::Error::Closed.into()))
     }
 
-    async fn transact(&self, prepared: Arc<Vec<Prepared>>) -> Result<Vec<Result<Appended>>> {
-        self.0.figures.batch_size.record(prepared.len() as u64);
+    async fn transact(&self, appends: Vec<Arc<Prepared>>) -> Result<Vec<Result<Appended>>> {
+        self.0.figures.batch_size.record(appends.len() as u64);
         let ground = self.0.ground.clone();
-        let run = async |tx, (ground, prepared): (Arc<Ground>, Arc<Vec<Prepared>>)| {
-            commit(&ground, &tx, &prepared).await
+        let run = async |tx, (ground, appends): (Arc<Ground>, Vec<Arc<Prepared>>)| {
+            commit(&ground, &tx, &appends).await
         };
-        Ok(self.0.store.transact_with((ground, prepared), run).await?)
+        Ok(self.0.store.transact_with((ground, appends), run).await?)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Reply = (oneshot::Sender<Result<Appended>>, OwnedSemaphorePermit);
+
+/// Appends that share a transaction, and who waits for them.
+struct Ride {
+    appends: Vec<Arc<Prepared>>,
+    replies: Mutex<Vec<Reply>>,
+}
+
+impl Ride {
+    fn reply(&self, answers: Vec<Result<Appended>>) {
+        let replies = std::mem::take(&mut *self.replies.lock().unwrap_or_else(PoisonError::into_inner));
+        for ((reply, _room), answer) in replies.into_iter().zip(answers) {
+            // Who went away meanwhile has no use for it.
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+/// Counts who is there.
+struct Here<'a>(&'a AtomicUsize);
+
+impl<'a> Here<'a> {
+    /// Counts one more, and tells how many others there are.
+    fn enter(count: &'a AtomicUsize) -> (Self, usize) {
+        let others = count.fetch_add(1, Ordering::Relaxed);
+        (Self(count), others)
+    }
+}
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

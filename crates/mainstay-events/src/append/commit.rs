@@ -58,7 +58,7 @@ struct Sight {
 pub(crate) async fn commit(
     ground: &Ground,
     tx: &Tx,
-    appends: &[Prepared],
+    appends: &[Arc<Prepared>],
 ) -> mainstay_store::Result<Vec<Result<Appended>>> {
     let decided = look_and_decide(ground, tx, appends).await?;
     write(ground, tx, decided).await
@@ -70,14 +70,18 @@ pub(crate) async fn commit(
 pub(crate) async fn commit_together(
     ground: &Ground,
     tx: &Tx,
-    appends: &[Prepared],
+    appends: &[Arc<Prepared>],
 ) -> mainstay_store::Result<Vec<Result<Appended>>> {
     let decided = look_and_decide(ground, tx, appends).await?;
     let is_new = |answer: &Result<Appended>| matches!(answer, Ok(new) if new.status == Status::Appended);
     if decided.answers.iter().all(is_new) { write(ground, tx, decided).await } else { Ok(decided.answers) }
 }
 
-async fn look_and_decide(ground: &Ground, tx: &Tx, appends: &[Prepared]) -> mainstay_store::Result<Decided> {
+async fn look_and_decide(
+    ground: &Ground,
+    tx: &Tx,
+    appends: &[Arc<Prepared>],
+) -> mainstay_store::Result<Decided> {
     let sight = lock(ground, tx).await?;
     let facts = gather(ground, tx, &sight, appends).await?;
     Ok(decide(ground, appends, &facts, sight.end, sight.now_ms))
@@ -146,7 +150,7 @@ struct Question<'a> {
     hint: Option<u64>,
 }
 
-fn questions<'a>(ground: &Ground, appends: &'a [Prepared]) -> Vec<Question<'a>> {
+fn questions<'a>(ground: &Ground, appends: &'a [Arc<Prepared>]) -> Vec<Question<'a>> {
     let terms = ground.terms;
     let mut questions = Vec::new();
     for (append, prepared) in appends.iter().enumerate() {
@@ -191,7 +195,7 @@ async fn gather(
     ground: &Ground,
     tx: &Tx,
     sight: &Sight,
-    appends: &[Prepared],
+    appends: &[Arc<Prepared>],
 ) -> mainstay_store::Result<Vec<Facts>> {
     let questions = questions(ground, appends);
     let candidates = candidates(tx, sight, &questions).await?;

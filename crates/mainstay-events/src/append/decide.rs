@@ -12,6 +12,7 @@ use crate::record::{self, Head};
 use mainstay_core::ids::Context;
 use mainstay_store::Value;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What stands in an id when the event names no bounded context that could.
 const DEFAULT_CONTEXT: &str = "app";
@@ -84,7 +85,7 @@ pub(super) struct Decided {
 /// Decides `appends` in order.
 pub(super) fn decide(
     ground: &Ground,
-    appends: &[Prepared],
+    appends: &[Arc<Prepared>],
     facts: &[Facts],
     end: End,
     now_ms: i64,

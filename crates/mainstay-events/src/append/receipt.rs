@@ -71,7 +71,8 @@ impl Epilogue for Noted {
                 merge_if_due(&self.store, recent);
             }
             let noted = std::mem::take(&mut *self.appends.lock().unwrap_or_else(PoisonError::into_inner));
-            let (prepared, receipts): (Vec<_>, Vec<_>) = noted.into_iter().unzip();
+            let noted = noted.into_iter().map(|(prepared, receipt)| (Arc::new(prepared), receipt));
+            let (prepared, receipts): (Vec<_>, Vec<_>) = noted.unzip();
             let answers = commit_together(&self.ground, &tx, &prepared).await?;
             for (number, (answer, receipt)) in answers.into_iter().zip(receipts).enumerate() {
                 self.figures.record(&answer, began);
