@@ -56,9 +56,9 @@ fn child_appends_on_a_faulty_disk() {
         }
         // Reads go on, whatever the disk does, and see what was acknowledged and nothing that was not.
         let said = SAID.lock().unwrap().clone();
-        let found = checked(&log, &said).await.unwrap_or_else(|wrong| panic!("{wrong}\n{said:#?}"));
+        let found = checked(&log, &said).await.unwrap_or_else(|wrong| panic!("{said:#?}\n{wrong}"));
         if !is_endless {
-            found.check_index(&log).await.unwrap_or_else(|wrong| panic!("{wrong}\n{said:#?}"));
+            found.check_index(&log).await.unwrap_or_else(|wrong| panic!("{said:#?}\n{wrong}"));
         }
         // As abruptly as a process ends that nobody closes.
         std::process::exit(0);

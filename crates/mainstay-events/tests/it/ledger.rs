@@ -13,6 +13,8 @@ use std::path::Path;
 
 /// So many tags are shared by all operations.
 const SHARED_TAGS: u64 = 7;
+/// So often a question is asked again because the disk still fails.
+const MOST_FAULTS: u32 = 50;
 /// So many questions are under way at once, as from many callers.
 const AT_ONCE: usize = 16;
 
@@ -153,9 +155,17 @@ impl Found {
         let questions = self.0.range(first..).map(|(operation, positions)| {
             let (log, operation, last) = (log.clone(), *operation, *positions.last().unwrap());
             async move {
-                let intruder = event("Intruder", &[]);
                 let condition = Condition::no_tag(tag_of(operation)).unwrap();
-                match log.append(Append::from(intruder).unless(condition)).await {
+                let intruder = Append::from(event("Intruder", &[])).unless(condition);
+                let mut answer = log.append(intruder.clone()).await;
+                for _ in 0..MOST_FAULTS {
+                    // A fault that is still under way says nothing about the index.
+                    if !matches!(&answer, Err(Error::Store(error)) if error.is_retryable()) {
+                        break;
+                    }
+                    answer = log.append(intruder.clone()).await;
+                }
+                match answer {
                     Err(Error::ConditionFailed { witness, .. }) if witness.position == last => Ok(()),
                     other => Err(format!("a condition on operation {operation} at {last}: {other:?}")),
                 }
