@@ -67,7 +67,7 @@ impl Problem {
     }
 
     /// The document as JSON, where it is not the whole of an answer.
-    pub(crate) fn to_json(self) -> String {
+    pub(crate) fn into_json(self) -> String {
         self.document()
     }
 
