@@ -4,7 +4,7 @@ use crate::config;
 use crate::reference::errors;
 use clap::error::ErrorKind;
 use mainstay::core::codes::ErrorCode;
-use mainstay::store;
+use mainstay::{events, store};
 use serde::Serialize;
 
 /// The result of a verb.
@@ -22,6 +22,9 @@ pub enum Error {
     /// The store says no.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// The log says no.
+    #[error(transparent)]
+    Log(#[from] events::Error),
     /// The server cannot start.
     #[error(transparent)]
     Server(#[from] mainstay_server::Error),
@@ -101,6 +104,7 @@ impl Error {
                 })
                 .collect(),
             Self::Store(error) => vec![finding(error.entry(), error.to_string())],
+            Self::Log(error) => vec![finding(error.entry(), error.to_string())],
             Self::Server(error) => vec![finding(error.entry(), error.to_string())],
             Self::Unreachable { .. } => vec![finding(&SERVER_UNREACHABLE, self.to_string())],
             Self::Refused { code, detail } => {

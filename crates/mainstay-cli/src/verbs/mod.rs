@@ -3,6 +3,7 @@
 mod bench;
 mod config;
 mod demo;
+mod events;
 mod migrate;
 mod reference;
 mod serve;
@@ -19,6 +20,7 @@ pub(crate) enum Verb {
     Serve(serve::Serve),
     Demo(demo::Demo),
     Migrate(migrate::Migrate),
+    Events(events::Events),
     Token(token::Token),
     Config(config::Config),
     Bench(bench::Bench),
@@ -32,6 +34,7 @@ impl Verb {
             Self::Serve(verb) => block_on(verb.run(global)),
             Self::Demo(verb) => block_on(verb.run(global)),
             Self::Migrate(verb) => block_on(verb.run(global)),
+            Self::Events(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
             Self::Config(verb) => verb.run(global),
             Self::Bench(verb) => block_on(verb.run(global)),
