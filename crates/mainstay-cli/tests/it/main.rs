@@ -4,6 +4,7 @@ mod arrows;
 mod bad_input;
 mod bench;
 mod config;
+mod curl;
 mod demo;
 mod documents;
 mod events;
