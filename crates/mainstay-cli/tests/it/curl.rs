@@ -96,7 +96,8 @@ fn curl(words: &[String], server: &Serving, wanted: usize) -> String {
             "-d" => body = words.next(),
             flag if flag.starts_with('-') => panic!("this test does not know curl's {flag}"),
             text => {
-                url = Some(text.strip_prefix(DEFAULT).unwrap_or_else(|| panic!("{text} is not {DEFAULT}")))
+                let path = text.strip_prefix(DEFAULT);
+                url = Some(path.unwrap_or_else(|| panic!("{text} is not {DEFAULT}")));
             }
         }
     }
