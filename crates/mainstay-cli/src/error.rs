@@ -22,9 +22,6 @@ pub enum Error {
     /// The store says no.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// The log says no.
-    #[error(transparent)]
-    Log(#[from] events::Error),
     /// The server cannot start.
     #[error(transparent)]
     Server(#[from] mainstay_server::Error),
@@ -49,6 +46,12 @@ pub enum Error {
     /// A verb was given something that it cannot take.
     #[error("{0}")]
     Argument(String),
+    /// The log says no.
+    #[error(transparent)]
+    Events(#[from] events::Error),
+    /// The log was looked over, and not everything is as it was written.
+    #[error("problems were found: {0}")]
+    Problems(u64),
     /// A file or stream of this program's own failed.
     #[error("{what}: {source}")]
     Io {
@@ -104,7 +107,6 @@ impl Error {
                 })
                 .collect(),
             Self::Store(error) => vec![finding(error.entry(), error.to_string())],
-            Self::Log(error) => vec![finding(error.entry(), error.to_string())],
             Self::Server(error) => vec![finding(error.entry(), error.to_string())],
             Self::Unreachable { .. } => vec![finding(&SERVER_UNREACHABLE, self.to_string())],
             Self::Refused { code, detail } => {
@@ -113,6 +115,8 @@ impl Error {
                 vec![Finding { code: code.clone(), message: detail.clone(), hint }]
             }
             Self::Argument(message) => vec![finding(&USAGE_INVALID, message.clone())],
+            Self::Events(error) => vec![finding(error.entry(), error.to_string())],
+            Self::Problems(_) => vec![finding(&PROBLEMS_FOUND, self.to_string())],
             Self::Io { .. } => vec![finding(&IO_FAILED, self.to_string())],
             Self::ReferenceStale(_) => vec![finding(&REFERENCE_STALE, self.to_string())],
         }
@@ -153,6 +157,9 @@ mainstay::core::codes! {
     IO_FAILED "CLI_IO_FAILED" 500 false
         "A file or stream that the program itself reads or writes failed."
         "Check that the place named exists, has room, and that this user may write there.";
+    PROBLEMS_FOUND "CLI_PROBLEMS_FOUND" 500 false
+        "The log was looked over, and not everything in it is as it was written."
+        "Read the report. An index is repaired with `mainstay verify --repair-index`; for the rest see docs/operations/log.md.";
     REFERENCE_STALE "CLI_REFERENCE_STALE" 500 false
         "Generated pages under docs/ differ from what this program would generate."
         "Run `mainstay reference` in the repository's root and commit what it writes.";

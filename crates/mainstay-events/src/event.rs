@@ -108,6 +108,14 @@ impl Event {
         Self { position, header, payload, fields, data }
     }
 
+    pub(crate) fn header(&self) -> &[u8] {
+        &self.header
+    }
+
+    pub(crate) fn into_header(self) -> Vec<u8> {
+        self.header
+    }
+
     fn text(&self, span: Span) -> &str {
         // The whole header was checked when it was read.
         std::str::from_utf8(&self.header[span.at as usize..span.end()]).unwrap_or_default()

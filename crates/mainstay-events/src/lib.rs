@@ -25,12 +25,15 @@
 //! - A condition is checked against exactly what is in the log when the append is committed.
 //! - An append is done once for its idempotency key, however often it is sent.
 //! - An event that does not fit its checksums is never served.
+//! - What was erased is gone, and everybody can see that it was.
 
 mod append;
+pub mod dcb;
 mod error;
 mod event;
 mod figures;
 mod index;
+mod keep;
 mod log;
 mod read;
 mod record;
@@ -43,6 +46,7 @@ pub use append::{
 pub use error::{CODES, Error, Result, Reuse, Versioned, Witness};
 pub use event::{Category, Event, StreamPlace};
 pub use figures::Figures;
+pub use keep::{Damage, Erased, Erasure, Problem, Progress, Repaired, Report, Restored, Stage, restore};
 pub use log::Log;
 pub use mainstay_core::keys::{IdempotencyKey, ScopeKey};
 pub use mainstay_core::query::{Item, Query, QueryError};

@@ -155,7 +155,7 @@ impl Log {
 
 const INDEXED: &str = "SELECT indexed FROM mainstay_log WHERE name = 'events'";
 const TAIL: &str =
-    "SELECT position, header, NULL FROM mainstay_events WHERE position > $1 ORDER BY position LIMIT 1000";
+    "SELECT position, header FROM mainstay_events WHERE position > $1 ORDER BY position LIMIT 1000";
 
 /// The newest entries of the index: those that this store has in memory, or else read from the tail of the log.
 async fn recent(store: &Store, terms: Terms) -> Result<Recent> {
@@ -173,7 +173,7 @@ async fn recent(store: &Store, terms: Terms) -> Result<Recent> {
         for row in rows {
             let position = row.get(0)?;
             // A damaged event cannot be found by what it was; whoever reads it is told.
-            match read::event_of(row) {
+            match read::header_of(&row) {
                 Ok(event) => {
                     terms.of(&event, &mut own);
                     last_ms = event.timestamp_ms();
@@ -189,7 +189,7 @@ async fn recent(store: &Store, terms: Terms) -> Result<Recent> {
     if last_ms == 0 && merged > 0 {
         // Everything is merged; only the time of the last event is still to be known.
         let last = async |tx: Tx, at: i64| tx.query_optional(LAST, params![at]).await;
-        if let Some(Ok(event)) = store.read_with(merged as i64, last).await?.map(read::event_of) {
+        if let Some(Ok(event)) = store.read_with(merged as i64, last).await?.as_ref().map(read::header_of) {
             recent.end_at(End { head: merged, last_ms: event.timestamp_ms() });
         }
     }
@@ -198,7 +198,7 @@ async fn recent(store: &Store, terms: Terms) -> Result<Recent> {
     Ok(kept.map_or(recent, |kept| (*kept).clone()))
 }
 
-const LAST: &str = "SELECT position, header, NULL FROM mainstay_events WHERE position = $1";
+const LAST: &str = "SELECT position, header FROM mainstay_events WHERE position = $1";
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

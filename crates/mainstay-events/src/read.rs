@@ -134,6 +134,15 @@ impl Log {
         Ok(Page { events, head, next, epoch })
     }
 
+    /// As [`read`](Self::read), inside of a transaction: what it sees is what a decision in it rests on.
+    pub async fn read_in(&self, tx: &Tx, selection: &Selection, limit: usize) -> Result<Page> {
+        let mut request = self.request(selection, limit);
+        request.view = self.ground().view_in(tx);
+        let (events, head, next, epoch) = read_page(tx.clone(), request).await?;
+        let events = self.counted(events)?;
+        Ok(Page { events, head, next, epoch })
+    }
+
     /// Reads a stream after one of its versions, and tells its version.
     pub async fn read_stream(
         &self,
@@ -166,15 +175,19 @@ impl Log {
         Ok(last.await?.transpose()?.as_ref().map_or(0, version_of))
     }
 
+    /// As [`stream_version`](Self::stream_version), inside of a transaction.
+    pub async fn stream_version_in(&self, tx: &Tx, stream_type: &str, id: &str) -> Result<u64> {
+        let mut request = self.request(&Selection::all().of_stream(stream_type, id), 1);
+        request.view = self.ground().view_in(tx);
+        Ok(last_of(tx, &request).await?.transpose()?.as_ref().map_or(0, version_of))
+    }
+
     /// The version of a scope; 0 when there is none.
     pub async fn scope_version(&self, key: &crate::ScopeKey) -> Result<u64> {
         if self.tenant().is_some_and(|tenant| tenant != key.tenant_id) {
             return Ok(0);
         }
-        let read = async |tx: Tx, key: String| {
-            let sql = "SELECT version FROM mainstay_scopes WHERE scope_key = $1";
-            tx.query_optional(sql, &[Value::Text(key)]).await?.map_or(Ok(0), |row| row.get(0))
-        };
+        let read = async |tx: Tx, key: String| scope_version(&tx, &key).await;
         Ok(self.store().read_with(key.to_string(), read).await?)
     }
 
@@ -244,6 +257,12 @@ impl Request {
                 event.stream().is_some_and(|stream| stream.stream_type == *stream_type && stream.id == *id)
             })
     }
+}
+
+/// The version of a scope; 0 when there is none.
+pub(crate) async fn scope_version(tx: &Tx, key: &str) -> mainstay_store::Result<u64> {
+    let sql = "SELECT version FROM mainstay_scopes WHERE scope_key = $1";
+    tx.query_optional(sql, &[Value::from(key)]).await?.map_or(Ok(0), |row| row.get(0))
 }
 
 fn version_of(event: &Event) -> u64 {
@@ -394,12 +413,19 @@ pub(crate) fn event_of(row: Row) -> Result<Event> {
     let [Value::Int(position), Value::Blob(header), payload] = values(row) else {
         return Err(Error::Corrupt { position: 0, reason: "the row has another shape".to_owned() });
     };
-    let payload = match payload {
-        Value::Blob(payload) => Some(payload),
-        _ => None,
-    };
     let position = position as u64;
-    record::decode(position, header, payload)
+    let decoded = match payload {
+        Value::Blob(payload) => record::decode(position, header, Some(payload)),
+        // Also an erased one is there: nothing, or something else, is damage.
+        _ => Err("the payload is missing"),
+    };
+    decoded.map_err(|reason| Error::Corrupt { position, reason: reason.to_owned() })
+}
+
+/// The event of a row `(position, header)`, without its payload.
+pub(crate) fn header_of(row: &Row) -> Result<Event> {
+    let (position, header) = (row.get(0)?, row.get(1)?);
+    record::decode(position, header, None)
         .map_err(|reason| Error::Corrupt { position, reason: reason.to_owned() })
 }
 

@@ -6,8 +6,12 @@
 //! ```text
 //! header:  version u8 · timestamp i64 · payload crc u32 · category u8 · flags u16 · schema version u32
 //!          · id · type · correlation id · what the flags announce · tags · crc u32
-//! payload: data · metadata
+//! payload: data · metadata, or once it was erased: 0 · crc u32 · zeros, as long as what was there
 //! ```
+//! An erasure leaves a mark with a checksum instead of nothing: a damaged row can come out as one without a payload, and
+//! must not pass for an erased one. The mark is as long as the payload was, so that SQLite overwrites the row in place
+//! and moves nothing; that its old bytes are gone then does not rest on how a database rearranges its pages.
+//!
 //! Numbers are little-endian; texts are a length (LEB128) and bytes. A new field is a new flag at the end, so that old
 //! records stay readable; a new layout is a new version.
 
@@ -115,16 +119,44 @@ pub(crate) fn encode_payload(data: &str, metadata: Option<&str>) -> Vec<u8> {
     out
 }
 
+/// The first byte of an erased payload. Of no other: data is never empty.
+const ERASED: u8 = 0;
+
+/// What takes the place of a payload of `length` bytes.
+pub(crate) fn erased_payload(position: u64, header: &[u8], length: usize) -> Vec<u8> {
+    let mut out = vec![ERASED];
+    out.extend(erasure_checksum(position, header).to_le_bytes());
+    out.resize(out.len().max(length), 0);
+    out
+}
+
+/// Whether a payload was erased, or what is wrong with the mark.
+fn is_erased(position: u64, header: &[u8], payload: &[u8]) -> Result<bool, &'static str> {
+    match payload.first() {
+        Some(&ERASED) if payload == erased_payload(position, header, payload.len()) => Ok(true),
+        Some(&ERASED) => Err("the mark of an erasure is wrong"),
+        _ => Ok(false),
+    }
+}
+
+fn erasure_checksum(position: u64, header: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(b"erased");
+    hasher.update(&position.to_le_bytes());
+    hasher.update(header);
+    hasher.finalize()
+}
+
 /// The checksum of a payload.
 pub(crate) fn payload_checksum(payload: &[u8]) -> u32 {
     crc32fast::hash(payload)
 }
 
-/// Reads an event, or says what is wrong with it.
+/// Reads an event, or says what is wrong with it. Without a payload only the header is read.
 pub(crate) fn decode(
     position: u64,
     header: Vec<u8>,
-    payload: Option<Vec<u8>>,
+    mut payload: Option<Vec<u8>>,
 ) -> Result<Event, &'static str> {
     let body = header.len().checked_sub(CHECKSUM_BYTES).filter(|length| *length >= FIXED_BYTES);
     let body = body.ok_or("the header is too short")?;
@@ -134,6 +166,9 @@ pub(crate) fn decode(
     }
     // Only now may the content be believed.
     let fields = Reader { bytes: &header[..body], at: 0 }.fields()?;
+    if payload.as_ref().map_or(Ok(false), |payload| is_erased(position, &header, payload))? {
+        payload = None;
+    }
     let mut data = Span::default();
     if let Some(payload) = &payload {
         if payload_checksum(payload) != fields.payload_checksum {
@@ -304,13 +339,28 @@ mod tests {
 
     #[test]
     fn an_erased_payload_leaves_a_good_header() {
-        let event = decode(7, encode_header(&head(&[], "x")), None).unwrap();
+        let header = encode_header(&head(&[], "x"));
+        let event = decode(7, header.clone(), Some(erased_payload(7, &header, 40))).unwrap();
         assert!(event.is_erased() && event.data().is_none() && event.metadata().is_none());
     }
 
     #[test]
     fn a_row_at_another_place_is_noticed() {
         assert!(decode(8, encode_header(&head(&[], "x")), None).is_err());
+    }
+
+    #[test]
+    fn every_flipped_bit_of_an_erased_payload_is_noticed() {
+        let header = encode_header(&head(&[], "x"));
+        for length in [0, 5, 40] {
+            let mark = erased_payload(7, &header, length);
+            assert_eq!(mark.len(), length.max(5));
+            for bit in 0..mark.len() * 8 {
+                let mut damaged = mark.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(decode(7, header.clone(), Some(damaged)).is_err(), "bit {bit} of {length}");
+            }
+        }
     }
 
     proptest! {

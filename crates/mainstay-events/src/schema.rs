@@ -9,7 +9,7 @@ pub static COMPONENT: Component = Component { name: "events", steps: &[CREATE_LO
 ///   that collide. Up to `indexed` the table of terms is whole, where the newest are kept in memory.
 /// - `mainstay_log_head`: the row whose lock orders the appends of all nodes. SQLite has one writer, and the head is
 ///   the last row of the events.
-/// - `mainstay_events`: see `record`.
+/// - `mainstay_events`: see `record`. A payload is never NULL: an erased one is a mark.
 /// - `mainstay_event_terms`: see `index`. Derived from the events, and can be rebuilt.
 const CREATE_LOG: Step = Step {
     name: "create_log",

@@ -66,13 +66,8 @@ impl Problem {
         StatusCode::from_u16(self.entry.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The document as JSON, where it is not the whole of an answer.
-    pub(crate) fn into_json(self) -> String {
-        self.document()
-    }
-
     /// The document as text.
-    fn document(self) -> String {
+    pub(crate) fn document(self) -> String {
         let Self { entry, detail, mut members } = self;
         let mut document = Map::new();
         document.insert("type".to_owned(), format!("/docs/errors/{}.md", entry.code).into());

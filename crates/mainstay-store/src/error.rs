@@ -201,6 +201,25 @@ pub enum Error {
     /// The database is damaged.
     #[error("the database is damaged: {0}")]
     Corrupt(String),
+    /// What was to be made new is there already; it was left as it is.
+    #[error("{0} is there already; it was left as it is")]
+    Exists(String),
+    /// A program that is needed is not installed.
+    #[error("{tool} was not found in {places}")]
+    ToolMissing {
+        /// The program.
+        tool: &'static str,
+        /// Where it was looked for.
+        places: String,
+    },
+    /// A program that was run failed.
+    #[error("{tool} failed: {reason}")]
+    ToolFailed {
+        /// The program.
+        tool: &'static str,
+        /// What it said.
+        reason: String,
+    },
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -257,6 +276,9 @@ impl Error {
             Self::DiskFull(_) => &DISK_FULL,
             Self::Io(_) => &IO_FAILED,
             Self::Corrupt(_) => &CORRUPT,
+            Self::Exists(_) => &TARGET_EXISTS,
+            Self::ToolMissing { .. } => &TOOL_MISSING,
+            Self::ToolFailed { .. } => &TOOL_FAILED,
             Self::Closed => &CLOSED,
             Self::Application(_) => &ROLLED_BACK,
         }
@@ -381,6 +403,15 @@ mainstay_core::codes! {
     CORRUPT "STORE_CORRUPT" 500 false
         "The database file is damaged."
         "Stop, keep a copy of the file and its -wal, and restore from a backup.";
+    TARGET_EXISTS "STORE_TARGET_EXISTS" 409 false
+        "A backup or a restored store was to be made where something is already. It was left as it is."
+        "Name a file that does not exist, or an empty database; nothing is ever overwritten.";
+    TOOL_MISSING "STORE_TOOL_MISSING" 500 false
+        "A program of PostgreSQL's that makes or reads backups is not installed."
+        "Install PostgreSQL's client programs, of the server's version or newer, or set MAINSTAY_PG_BIN to their folder.";
+    TOOL_FAILED "STORE_TOOL_FAILED" 500 false
+        "A program of PostgreSQL's that makes or reads backups failed."
+        "Read what it said. It must be of the server's version or newer, and its user may read every table.";
     CLOSED "STORE_CLOSED" 503 false
         "The store was closed while the call waited. Nothing was done."
         "Open the store again.";

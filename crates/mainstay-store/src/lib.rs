@@ -31,6 +31,7 @@
 #[cfg(not(any(feature = "sqlite", feature = "postgres")))]
 compile_error!("mainstay-store needs at least one of its drivers: enable feature `sqlite` or `postgres`");
 
+pub mod backup;
 mod drivers;
 mod epilogue;
 mod error;

@@ -1,5 +1,6 @@
 //! The store as its users see it.
 
+use crate::backup::{Draft, blocking};
 use crate::drivers::Driver;
 use crate::epilogue::concluding;
 use crate::figures::Figures;
@@ -14,6 +15,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -140,6 +142,28 @@ impl Store {
     /// How commits are made durable, for reports: `sqlite 3.54.0, WAL, synchronous=FULL`.
     pub async fn durability(&self) -> Result<String> {
         self.inner.driver.durability().await
+    }
+
+    /// Copies the whole store to a new file, as of one snapshot, while others go on writing; returns the file's size.
+    /// See [`backup`](crate::backup).
+    pub async fn backup(&self, target: &Path) -> Result<u64> {
+        let draft = Draft::begin(target)?;
+        self.inner.driver.backup(draft.path().to_owned()).await?;
+        blocking(move || draft.finish()).await
+    }
+
+    /// What the database itself finds wrong with its files, one sentence each: SQLite's `integrity_check`. PostgreSQL
+    /// has no such question to ask over a connection, and answers `None`; its own tools are `pg_amcheck` and
+    /// `pg_checksums`.
+    pub async fn check_integrity(&self) -> Result<Option<Vec<String>>> {
+        self.inner.driver.check_integrity().await
+    }
+
+    /// Moves everything from SQLite's write-ahead log into the database and empties the log, so that bytes which were
+    /// overwritten in the one are gone from the other too. False when long reads did not let that happen within
+    /// ten seconds; the writer waits for them a few milliseconds at a time. Nothing is to be done on PostgreSQL.
+    pub async fn empty_log(&self) -> Result<bool> {
+        self.inner.driver.empty_log().await
     }
 
     /// This node's clock. It may be wrong by a day: what must be judged is judged by `mainstay_now()`.

@@ -1,17 +1,24 @@
 //! What the program can be asked to do: one file per verb.
 
+mod backup;
 mod bench;
 mod config;
 mod demo;
 mod events;
 mod migrate;
+mod progress;
 mod reference;
+mod restore;
 mod serve;
 mod token;
+mod verify;
 
 use crate::arguments::Global;
+use crate::config::Config;
 use crate::{Error, Result};
 use clap::Subcommand;
+use mainstay::events::Log;
+use mainstay::store::{self, Location};
 use std::future::Future;
 
 /// A verb of the command line.
@@ -22,6 +29,9 @@ pub(crate) enum Verb {
     Migrate(migrate::Migrate),
     Events(events::Events),
     Token(token::Token),
+    Verify(verify::Verify),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
     Config(config::Config),
     Bench(bench::Bench),
     #[command(hide = true)]
@@ -36,6 +46,9 @@ impl Verb {
             Self::Migrate(verb) => block_on(verb.run(global)),
             Self::Events(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
+            Self::Verify(verb) => block_on(verb.run(global)),
+            Self::Backup(verb) => block_on(verb.run(global)),
+            Self::Restore(verb) => block_on(verb.run(global)),
             Self::Config(verb) => verb.run(global),
             Self::Bench(verb) => block_on(verb.run(global)),
             Self::Reference(verb) => verb.run(),
@@ -47,4 +60,23 @@ impl Verb {
 fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|source| Error::Io { what: "threads".to_owned(), source })?.block_on(work)
+}
+
+/// Opens the log of the store that the configuration names, which must exist.
+async fn open_log(global: &Global) -> Result<Log> {
+    let config = global.load()?;
+    refuse_missing(&config)?;
+    let store = crate::config::store::options(&config).open().await?;
+    Ok(Log::open(&store).await?)
+}
+
+/// A file that is not there is not made by whoever looks into a log: they mean one that exists.
+fn refuse_missing(config: &Config) -> Result<()> {
+    match Location::parse(config.text(&crate::config::store::URL))? {
+        Location::File(path) if !path.exists() => {
+            let what = path.display().to_string();
+            Err(store::Error::Open { what, reason: "it does not exist".to_owned() }.into())
+        }
+        _ => Ok(()),
+    }
 }

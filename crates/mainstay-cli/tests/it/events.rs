@@ -225,6 +225,9 @@ fn what_cannot_be_taken_is_told_by_its_flag_and_makes_no_store() {
         let told = folder.run(&format!("events {arguments}")).stderr;
         assert!(answer.stderr.contains("CLI_USAGE_INVALID") && told.contains(said), "{arguments}: {told}");
     }
+    for verb in ["read", "follow"] {
+        folder.run(&format!("events {verb}")).assert_failed(1, "STORE_OPEN_FAILED");
+    }
     assert_eq!(folder.files(), [""; 0]);
     folder.run(&format!("{PLACE} --tag {}", "t".repeat(600))).assert_failed(1, "EVENT_INVALID");
     folder.run(&format!("{PLACE} --fail-if-tag a --after 1")).assert_failed(1, "AFTER_BEYOND_HEAD");

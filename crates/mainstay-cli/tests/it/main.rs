@@ -8,6 +8,7 @@ mod curl;
 mod demo;
 mod documents;
 mod events;
+mod keeping;
 mod migrate;
 mod program;
 mod reference;

@@ -16,6 +16,7 @@ use mainstay_core::clock::Clock;
 use mainstay_core::query::Item;
 use mainstay_core::random::Random;
 use mainstay_store::{Tx, Value, params};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -32,6 +33,16 @@ impl Ground {
     /// What a read that begins now sees of the index besides the table.
     pub(crate) fn view(&self) -> View {
         self.recent.as_ref().map_or_else(View::table, Recent::view)
+    }
+}
+
+impl Ground {
+    /// What a transaction sees of the index besides the table.
+    pub(crate) fn view_in(&self, tx: &Tx) -> View {
+        match (&self.recent, tx.serial()) {
+            (Some(recent), Some(serial)) => recent.writing(serial).0,
+            _ => View::table(),
+        }
     }
 }
 
@@ -109,7 +120,7 @@ struct Question<'a> {
     /// The event it is about; nothing for an item of the condition.
     event: Option<usize>,
     subject: Subject<'a>,
-    groups: Groups,
+    groups: Cow<'a, Groups>,
     after: u64,
     /// A position that may be the answer and is not in the index.
     hint: Option<u64>,
@@ -122,7 +133,7 @@ fn questions<'a>(ground: &Ground, appends: &'a [Prepared]) -> Vec<Question<'a>> 
         for (number, event) in prepared.events.iter().enumerate() {
             let (new, tenant) = (&event.new, event.new.tenant_id.as_deref());
             let mut ask = |subject, term, hint| {
-                let groups = Groups::default().and(vec![term]);
+                let groups = Cow::Owned(Groups::default().and(vec![term]));
                 questions.push(Question { append, event: Some(number), subject, groups, after: 0, hint });
             };
             if let Some(key) = &new.idempotency_key {
@@ -140,7 +151,7 @@ fn questions<'a>(ground: &Ground, appends: &'a [Prepared]) -> Vec<Question<'a>> 
             let tenant = prepared.tenant.as_deref();
             let items = condition.condition.fail_if_events_match.items();
             for (item, groups) in items.iter().zip(&condition.items) {
-                let (subject, groups) = (Subject::Item { tenant, item }, groups.clone());
+                let (subject, groups) = (Subject::Item { tenant, item }, Cow::Borrowed(groups));
                 questions.push(Question {
                     append,
                     event: None,
@@ -154,8 +165,6 @@ fn questions<'a>(ground: &Ground, appends: &'a [Prepared]) -> Vec<Question<'a>> 
     }
     questions
 }
-
-const SCOPE_VERSION: &str = "SELECT version FROM mainstay_scopes WHERE scope_key = $1";
 
 /// Answers everything that deciding needs to know.
 async fn gather(
@@ -172,16 +181,14 @@ async fn gather(
     let mut facts: Vec<Facts> = appends.iter().map(|prepared| Facts::new(prepared.events.len())).collect();
     for (question, candidate) in questions.iter().zip(candidates) {
         let answer = match question.hint.and_then(|position| seen.0.get(&position)) {
-            Some(Ok(event)) if question.subject.is(event) => Ok(Some(event.clone())),
+            Some(Ok(event)) if question.subject.is(event) => Ok(Some(Box::new(event.clone()))),
             _ => seen.verify(tx, &sight.view, question, candidate).await?,
         };
         facts[question.append].learn(question.event, question.subject.into(), answer);
     }
     for (prepared, facts) in appends.iter().zip(&mut facts) {
         for scope in prepared.events.iter().filter_map(|event| event.new.scope.as_ref()) {
-            let row = tx.query_optional(SCOPE_VERSION, params![&scope.key]).await?;
-            let version = row.map_or(Ok(0), |row| row.get(0))?;
-            facts.scopes.insert(scope.key.clone(), version);
+            facts.scopes.insert(scope.key.clone(), read::scope_version(tx, &scope.key).await?);
         }
     }
     Ok(facts)
@@ -252,6 +259,9 @@ impl Seen {
     async fn load(&mut self, tx: &Tx, positions: impl Iterator<Item = &u64>) -> mainstay_store::Result<()> {
         let mut wanted: Vec<u64> =
             positions.copied().filter(|position| *position > 0 && !self.0.contains_key(position)).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
         wanted.sort_unstable();
         wanted.dedup();
         for row in index::rows_at(tx, &wanted).await? {
@@ -268,11 +278,13 @@ impl Seen {
         view: &View,
         question: &Question<'_>,
         mut candidate: Option<u64>,
-    ) -> mainstay_store::Result<Result<Option<Event>>> {
+    ) -> mainstay_store::Result<Result<Option<Box<Event>>>> {
         while let Some(position) = candidate {
             self.load(tx, std::iter::once(&position)).await?;
             match self.0.get(&position) {
-                Some(Ok(event)) if question.subject.is(event) => return Ok(Ok(Some(event.clone()))),
+                Some(Ok(event)) if question.subject.is(event) => {
+                    return Ok(Ok(Some(Box::new(event.clone()))));
+                }
                 Some(Err(error)) => return Ok(Err(error.clone())),
                 Some(Ok(_)) => {}
                 None => {

@@ -21,7 +21,7 @@ pub(super) struct Facts {
     /// For each event: who has its idempotency key, who has its id, the last of its stream.
     events: Vec<EventFacts>,
     /// The newest event that the condition forbids.
-    forbidden: Option<Event>,
+    forbidden: Option<Box<Event>>,
     /// The versions of the scopes.
     pub(super) scopes: HashMap<String, u64>,
     /// A damaged event stands in the way of an answer.
@@ -30,9 +30,9 @@ pub(super) struct Facts {
 
 #[derive(Default, Clone)]
 struct EventFacts {
-    by_key: Option<Event>,
-    by_id: Option<Event>,
-    last_of_stream: Option<Event>,
+    by_key: Option<Box<Event>>,
+    by_id: Option<Box<Event>>,
+    last_of_stream: Option<Box<Event>>,
 }
 
 impl Facts {
@@ -45,7 +45,7 @@ impl Facts {
         }
     }
 
-    pub(super) fn learn(&mut self, event: Option<usize>, about: About, answer: Result<Option<Event>>) {
+    pub(super) fn learn(&mut self, event: Option<usize>, about: About, answer: Result<Option<Box<Event>>>) {
         let found = match answer {
             Ok(found) => found,
             Err(error) => {
@@ -58,7 +58,7 @@ impl Facts {
             (Some(number), About::Id) => self.events[number].by_id = found,
             (Some(number), About::Stream) => self.events[number].last_of_stream = found,
             (_, About::Item) | (None, _) => {
-                let newest = |event: &Option<Event>| event.as_ref().map(Event::position);
+                let newest = |event: &Option<Box<Event>>| event.as_ref().map(|event| event.position());
                 if newest(&found) > newest(&self.forbidden) {
                     self.forbidden = found;
                 }
@@ -154,7 +154,7 @@ impl<'a> State<'a> {
 
     /// The first receipt, when all of it is there already.
     fn applied_before(&mut self, append: &'a Prepared, facts: &Facts) -> Result<Option<Appended>> {
-        let mut found: Vec<Option<Event>> = Vec::new();
+        let mut found: Vec<Option<Box<Event>>> = Vec::new();
         for (event, facts) in append.events.iter().zip(&facts.events) {
             let (tenant, key) = (event.new.tenant_id.as_deref(), event.new.idempotency_key.as_deref());
             let Some(key) = key else {
@@ -163,7 +163,8 @@ impl<'a> State<'a> {
             };
             let term = self.ground.terms.idempotency(tenant, key);
             let is_same = |other: &Event| other.idempotency_key() == Some(key) && other.tenant() == tenant;
-            found.push(self.newest(&[term], is_same).cloned().or_else(|| facts.by_key.clone()));
+            let among = self.newest(&[term], is_same).cloned().map(Box::new);
+            found.push(among.or_else(|| facts.by_key.clone()));
         }
         let Some(index) = found.iter().position(Option::is_some) else { return Ok(None) };
         let differing = append.events.iter().zip(&found).find(|(event, existing)| {
@@ -214,7 +215,7 @@ impl<'a> State<'a> {
         for (event, facts) in append.events.iter().zip(&facts.events) {
             let Some(id) = event.new.event_id.as_ref().filter(|_| !event.has_made_id) else { continue };
             let among = || self.newest(&[self.ground.terms.event_id(id)], |other| other.id() == id);
-            if let Some(taken) = facts.by_id.as_ref().or_else(among) {
+            if let Some(taken) = facts.by_id.as_deref().or_else(among) {
                 return Err(Error::EventIdTaken { event_id: id.clone(), position: taken.position() });
             }
         }
@@ -232,7 +233,7 @@ impl<'a> State<'a> {
             };
             let key = stream_key(event);
             let stored = || {
-                let last = facts.last_of_stream.as_ref().and_then(Event::stream);
+                let last = facts.last_of_stream.as_deref().and_then(Event::stream);
                 last.map_or(0, |stream| stream.version)
             };
             let current = key.and_then(|key| moved.get(&key).or_else(|| self.streams.get(&key)).copied());
@@ -283,7 +284,7 @@ impl<'a> State<'a> {
             Some(any_of) => self.newest(any_of, is_forbidden),
             None => self.accepted.iter().rev().find(|event| is_forbidden(event)),
         });
-        let witness = among.max_by_key(|event| event.position()).or(facts.forbidden.as_ref());
+        let witness = among.max_by_key(|event| event.position()).or(facts.forbidden.as_deref());
         witness.map_or(Ok(()), |event| {
             let witness = Witness {
                 position: event.position(),
@@ -342,16 +343,19 @@ impl<'a> State<'a> {
 
     fn store(&mut self, position: u64, header: Vec<u8>, payload: Vec<u8>) {
         // Read back, so that the index is made from what is stored and from nothing else.
-        let event =
-            record::decode(position, header.clone(), None).expect("what was just written can be read");
-        let mut terms = Vec::new();
+        let event = record::decode(position, header, None).expect("what was just written can be read");
+        let mut terms = Vec::with_capacity(4);
         self.ground.terms.of(&event, &mut terms);
-        if self.is_remembering {
+        let header = if self.is_remembering {
             for term in &terms {
                 self.by_term.entry(*term).or_default().push((position - self.base - 1) as usize);
             }
+            let header = event.header().to_owned();
             self.accepted.push(event);
-        }
+            header
+        } else {
+            event.into_header()
+        };
         self.terms.push((position, terms));
         self.rows.extend([Value::Int(position as i64), Value::Blob(header), Value::Blob(payload)]);
     }

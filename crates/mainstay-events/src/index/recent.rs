@@ -14,8 +14,10 @@
 
 use super::lookup::Groups;
 use std::collections::{HashMap, VecDeque};
+use std::future::Future;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::Notify;
 
 /// Events of a segment: enough for a merge to find many entries for each page of the table, few enough to be read again
 /// in a moment after a crash.
@@ -31,7 +33,10 @@ pub(crate) struct End {
 
 /// The newest entries. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Recent(Arc<RwLock<State>>);
+pub(crate) struct Recent {
+    state: Arc<RwLock<State>>,
+    merge_ended: Arc<Notify>,
+}
 
 #[derive(Default)]
 struct State {
@@ -51,7 +56,7 @@ struct Pending {
     end: End,
 }
 
-type Shared = Arc<RwLock<Segment>>;
+pub(super) type Shared = Arc<RwLock<Segment>>;
 
 /// Entries of consecutive events.
 #[derive(Default)]
@@ -217,7 +222,8 @@ impl Recent {
     /// Begins with everything up to `merged` in the table.
     pub(crate) fn new(merged: u64) -> Self {
         let end = End { head: merged, last_ms: 0 };
-        Self(Arc::new(RwLock::new(State { merged, end, ..State::default() })))
+        let state = RwLock::new(State { merged, end, ..State::default() });
+        Self { state: Arc::new(state), merge_ended: Arc::default() }
     }
 
     /// Takes up an event that is committed.
@@ -235,7 +241,7 @@ impl Recent {
 
     /// What is committed at this moment.
     pub(crate) fn view(&self) -> View {
-        let state = read(&self.0);
+        let state = read(&self.state);
         let segments = state.sealed.iter().chain([&state.active]).cloned().collect();
         View { merged: state.merged, head: state.end.head, segments }
     }
@@ -291,7 +297,7 @@ impl Recent {
 
     /// Whether there is something to merge, and nobody does it.
     pub(crate) fn is_merge_due(&self) -> bool {
-        let state = read(&self.0);
+        let state = read(&self.state);
         !state.is_merging && !state.sealed.is_empty()
     }
 
@@ -307,10 +313,30 @@ impl Recent {
     /// The merger is gone, done or not.
     pub(super) fn end_merge(&self) {
         self.write().is_merging = false;
+        self.merge_ended.notify_waiters();
+    }
+
+    /// Ready when the merger that is at work, if there is one, is gone.
+    pub(super) fn merge_ended(&self) -> impl Future<Output = ()> + use<> {
+        self.merge_ended.clone().notified_owned()
+    }
+
+    /// Whether somebody merges.
+    pub(super) fn is_merge_under_way(&self) -> bool {
+        read(&self.state).is_merging
+    }
+
+    /// Makes everything that is committed ready to be merged.
+    pub(super) fn seal(&self) {
+        let mut state = self.write();
+        if read(&state.active).events > 0 {
+            let active = std::mem::take(&mut state.active);
+            state.sealed.push_back(active);
+        }
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        write(&self.0)
+        write(&self.state)
     }
 }
 

@@ -96,6 +96,13 @@ impl Terms {
     }
 }
 
+/// What a term is made of, in a word.
+pub(crate) fn kind_of(term: i64) -> &'static str {
+    const NAMES: [&str; 9] =
+        ["", "tag", "type", "stream", "correlation id", "idempotency key", "id", "tenant", "scope"];
+    NAMES.get((term as u64 >> 60) as usize).copied().unwrap_or_default()
+}
+
 const POSITION_BITS: u32 = 48;
 
 /// A UUID v7 whose last bits are a position.
@@ -136,5 +143,6 @@ mod tests {
         assert_ne!(terms.stream(None, "ab", "c"), terms.stream(None, "a", "bc"));
         assert_ne!(terms.tag("x"), Terms::new((1, 3)).tag("x"));
         assert_eq!(terms.tag("x"), Terms::new((1, 2)).tag("x"));
+        assert_eq!((kind_of(terms.tag("x")), kind_of(terms.scope("x"))), ("tag", "scope"));
     }
 }

@@ -3,7 +3,9 @@
 
 mod append;
 mod conditions;
+mod dcb;
 mod idempotency;
+mod keeping;
 mod reading;
 mod support;
 mod transactions;

@@ -10,6 +10,7 @@ use crate::options::Manner;
 use crate::wakeups::Hub;
 use crate::{Error, Location, Options, Result, Tx};
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The driver of an open store.
@@ -121,6 +122,39 @@ impl Driver {
             Self::Sqlite(driver) => Ok(driver.durability()),
             #[cfg(feature = "postgres")]
             Self::Postgres(driver) => driver.durability().await,
+        }
+    }
+
+    /// Copies the database to a new file, while it is in use.
+    pub(crate) async fn backup(&self, target: PathBuf) -> Result<()> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(driver) => driver.backup(target).await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(driver) => {
+                let url = driver.url().to_owned();
+                crate::backup::blocking(move || postgres::dump(&url, &target)).await
+            }
+        }
+    }
+
+    /// What the database itself finds wrong with its files; nothing where it cannot be asked.
+    pub(crate) async fn check_integrity(&self) -> Result<Option<Vec<String>>> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(driver) => driver.check_integrity().await.map(Some),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Ok(None),
+        }
+    }
+
+    /// Empties the write-ahead log; false when reads did not let it happen.
+    pub(crate) async fn empty_log(&self) -> Result<bool> {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(driver) => driver.empty_log().await,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Ok(true),
         }
     }
 

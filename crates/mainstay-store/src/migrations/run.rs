@@ -179,9 +179,8 @@ impl History {
     }
 
     fn steps(&self, components: &[Component]) -> Vec<AppliedStep> {
-        let of_ours =
-            |entry: &&Entry| components.iter().any(|component| component.name == entry.step.component);
-        self.0.iter().filter(of_ours).map(|entry| entry.step.clone()).collect()
+        // In the order in which they are applied.
+        components.iter().flat_map(|component| self.of(component)).map(|entry| entry.step.clone()).collect()
     }
 }
 

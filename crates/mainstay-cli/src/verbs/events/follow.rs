@@ -44,7 +44,7 @@ pub(super) struct Follow {
 impl Follow {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
         let selection = self.filters.selection()?;
-        let ledger = Ledger::reach(global).await?;
+        let ledger = Ledger::reach_existing(global).await?;
         // Nothing is after the last position there can be; what is wanted is where the log ends.
         let ended = match ledger.read(&Selection::all().after(LAST), 1).await {
             Ok(now) => tokio::select! {

@@ -5,6 +5,7 @@ use crate::Result;
 use crate::arguments::Global;
 use crate::reach::Reached;
 use crate::remote::Remote;
+use crate::verbs::refuse_missing;
 use mainstay::events::{self, Append, Appended, Event, Log, Selection};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -29,6 +30,14 @@ pub(super) struct Page {
 }
 
 impl Ledger {
+    /// As [`reach`](Self::reach), but makes no store where there is none.
+    pub(super) async fn reach_existing(global: &Global) -> Result<Self> {
+        if global.server.is_none() {
+            refuse_missing(&global.load()?)?;
+        }
+        Self::reach(global).await
+    }
+
     pub(super) async fn reach(global: &Global) -> Result<Self> {
         match global.reach().await? {
             Reached::Server(server) => Ok(Self::Server(Arc::new(server))),

@@ -1,12 +1,13 @@
 //! `mainstay events`: the log from the command line.
 //!
-//! - `append`, `read`, `follow`: a verb each
+//! - `append`, `read`, `follow`, `erase`: a verb each
 //! - `filters`: the flags that choose events
 //! - `ledger`: the log in the store, or at the server that holds it
 //! - `shown`: an event as a line for people
 //! - `sse`: what a server sends to those who follow
 
 mod append;
+mod erase;
 mod filters;
 mod follow;
 mod ledger;
@@ -18,9 +19,9 @@ use crate::Result;
 use crate::arguments::Global;
 use clap::{Args, Subcommand};
 
-/// Append to the log, read it and follow it
+/// Append to the log, read it, follow it, and erase what events say
 ///
-/// Works on the store, or through the server that holds it.
+/// Works on the store, or but for erasing through the server that holds it.
 #[derive(Debug, Args)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 pub(crate) struct Events {
@@ -33,6 +34,7 @@ enum EventsVerb {
     Append(Box<append::Append>),
     Read(read::Read),
     Follow(follow::Follow),
+    Erase(erase::Erase),
 }
 
 impl Events {
@@ -41,6 +43,7 @@ impl Events {
             EventsVerb::Append(append) => append.run(global).await,
             EventsVerb::Read(read) => read.run(global).await,
             EventsVerb::Follow(follow) => follow.run(global).await,
+            EventsVerb::Erase(erase) => erase.run(global).await,
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Read {
 impl Read {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
         let selection = self.selection()?;
-        let ledger = Ledger::reach(global).await?;
+        let ledger = Ledger::reach_existing(global).await?;
         let read = self.read(&ledger, selection, global.json).await;
         ledger.close().await;
         read

@@ -122,7 +122,7 @@ impl Following {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    let problem = Problem::from(error).into_json();
+                    let problem = Problem::from(error).document();
                     let _ = write!(chunk, "event: problem\ndata: {problem}\n\n");
                     self.is_over = true;
                     break;

@@ -7,10 +7,12 @@
 //! - `attempt`: runs a closure in a transaction, and ends it one way or the other
 //! - `lend`: runs a closure in a transaction that belongs to someone else
 //! - `notifier`: wake-ups between nodes
+//! - `dump`: backups by PostgreSQL's own programs
 //! - `value`, `failure`: what PostgreSQL's types and error codes mean
 
 mod attempt;
 mod connect;
+mod dump;
 mod failure;
 mod lend;
 mod notifier;
@@ -19,6 +21,7 @@ mod tls;
 mod transaction;
 mod value;
 
+pub(crate) use dump::{check_empty, dump, undump};
 pub use lend::Lent;
 pub(crate) use transaction::Handle;
 
@@ -50,6 +53,7 @@ const MAX_CONFLICTS: u32 = 10;
 
 /// A PostgreSQL database, connected.
 pub(crate) struct Driver {
+    url: String,
     pool: Pool,
     server: Arc<Server>,
     gate: Gate,
@@ -74,6 +78,7 @@ impl Driver {
         server.check(&pool).await?;
         Ok(Self {
             notifier: Notifier::start(&server, hub.clone(), figures.clone(), options.random.clone()),
+            url: url.to_owned(),
             pool,
             server: Arc::new(server),
             gate: Gate::new(options.queue_limit, options.busy_timeout),
@@ -165,6 +170,11 @@ impl Driver {
     fn is_exhausted(&self) -> bool {
         let status = self.pool.status();
         status.size >= status.max_size && status.available == 0
+    }
+
+    /// The URL it was opened with.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     pub(crate) async fn durability(&self) -> Result<String> {

@@ -7,6 +7,7 @@
 //! - `writer`: runs jobs in groups, one commit for all of them
 //! - `readers`: runs reads beside the writer
 //! - `checkpointer`: keeps the write-ahead log short without making the writer wait
+//! - `keep`: a copy of the database, SQLite's own check, an empty log
 //! - `owner`: the lock that gives a file one owning process
 //! - `failure`: what SQLite's error codes mean
 
@@ -15,6 +16,7 @@ mod claim;
 mod connection;
 mod failure;
 mod job;
+mod keep;
 mod open;
 mod owner;
 mod queue;
@@ -22,6 +24,7 @@ mod readers;
 mod writer;
 
 pub(crate) use connection::Handle;
+pub(crate) use keep::copy_into;
 
 use crate::figures::Figures;
 use crate::gate::Gate;

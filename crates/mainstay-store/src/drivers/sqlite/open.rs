@@ -69,6 +69,11 @@ impl Files {
         }
     }
 
+    /// The database, unless it is in memory.
+    pub(super) fn database(&self) -> Option<&Path> {
+        self.database.as_deref()
+    }
+
     pub(super) fn in_memory(&self) -> bool {
         self.database.is_none()
     }
@@ -240,11 +245,12 @@ fn connect(path: Option<&Path>, durability: Durability) -> Result<Connection> {
     }
     let synchronous = if durability == Durability::Full { "FULL" } else { "NORMAL" };
     // The checkpointer checkpoints, so that no commit has to. Memory mapping is off: an IO error there is a signal
-    // that kills the process instead of an error code.
+    // that kills the process instead of an error code. What is deleted or erased is overwritten, not only unlinked.
     let settings = format!(
         "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON;
          PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -32768;
-         PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA trusted_schema = OFF;"
+         PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA trusted_schema = OFF;
+         PRAGMA secure_delete = ON;"
     );
     db.execute_batch(&settings).map_err(failed)?;
     // Otherwise a statement is prepared anew whenever a value that its plan may depend on is bound.

@@ -242,6 +242,11 @@ impl Writer {
         }
     }
 
+    /// Works on the bare connection, between two transactions.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&rusqlite::Connection) -> T) -> T {
+        self.session.with(|db| work(db))
+    }
+
     fn refuse(&self, mut job: Box<dyn Job>, error: Error) {
         if job.claim(&self.figures) {
             job.fail(error);

@@ -1,0 +1,57 @@
+//! A log that was restored says so.
+//!
+//! After a restore, positions beyond the backup will be given to other events than before. Whoever remembers a position
+//! remembers the epoch with it, and is told when the two no longer fit.
+
+use super::report::{Progress, Report};
+use crate::error::Result;
+use crate::events_topic;
+use crate::log::Log;
+use mainstay_store::{Options, Tx, backup};
+use std::path::Path;
+
+const NEXT: &str = "UPDATE mainstay_log SET epoch = epoch + 1 WHERE name = 'events' RETURNING epoch";
+
+impl Log {
+    /// Begins a new epoch, and returns it: whoever follows the log in the old one ends with `LOG_EPOCH_CHANGED`.
+    pub async fn begin_epoch(&self) -> Result<u64> {
+        let begin = async |tx: Tx| {
+            tx.wake(&events_topic())?;
+            tx.query_one(NEXT, &[]).await?.get(0)
+        };
+        Ok(self.store().transact(begin).await?)
+    }
+}
+
+/// What came of a restore.
+#[derive(Debug)]
+pub struct Restored {
+    /// What was found in the restored log.
+    pub report: Report,
+    /// Its new epoch.
+    pub epoch: u64,
+}
+
+/// Makes a new store from a backup at the place that `options` name, looks over its log, and begins a new epoch. The
+/// options have [`COMPONENT`](crate::COMPONENT) among their components.
+///
+/// A SQLite file gets its name only after all of that. Problems do not stop it: a damaged backup may be the only one,
+/// and what is damaged is not served. On PostgreSQL nobody may use the database before this has returned.
+pub async fn restore(
+    from: &Path,
+    options: Options,
+    progress: impl FnMut(Progress) + Send,
+) -> Result<Restored> {
+    let restoring = backup::restore(from, options).await?;
+    let store = restoring.options().migrate(true).open().await?;
+    let looked = look_over(&Log::open(&store).await?, progress).await;
+    store.close().await;
+    let restored = looked?;
+    restoring.finish()?;
+    Ok(restored)
+}
+
+async fn look_over(log: &Log, progress: impl FnMut(Progress) + Send) -> Result<Restored> {
+    let report = log.verify(progress).await?;
+    Ok(Restored { report, epoch: log.begin_epoch().await? })
+}
