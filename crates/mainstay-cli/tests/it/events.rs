@@ -1,7 +1,7 @@
 //! `mainstay events`: the log, in a file and through the server that holds it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
-use crate::program::{Answer, Folder, command};
+use crate::program::{Answer, Folder, Watchdog, command};
 use crate::serving::Serving;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -235,6 +235,7 @@ fn what_cannot_be_taken_is_told_by_its_flag_and_makes_no_store() {
 
 /// `mainstay events follow`, while it runs.
 struct Following {
+    _watchdog: Watchdog,
     child: Child,
     out: BufReader<ChildStdout>,
 }
@@ -243,6 +244,7 @@ impl Following {
     fn start(folder: &Folder, flags: &str) -> Self {
         let mut command = command(folder, &format!("events follow {flags}"));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let watchdog = Watchdog::of(&child);
         let mut told = String::new();
         let stderr = child.stderr.as_mut().unwrap();
         // Byte by byte, so that what follows is left for later.
@@ -253,7 +255,7 @@ impl Following {
         }
         assert!(told.starts_with("Following after position "), "{told}");
         let out = BufReader::new(child.stdout.take().unwrap());
-        Self { child, out }
+        Self { _watchdog: watchdog, child, out }
     }
 
     fn next(&mut self) -> String {
