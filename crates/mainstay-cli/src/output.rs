@@ -6,22 +6,26 @@ use std::io::{self, ErrorKind, Write};
 
 /// Prints text to stdout.
 pub(crate) fn print(text: &str) -> Result<()> {
+    offer(text).map(drop)
+}
+
+/// Prints text to stdout; whether anybody takes more of it.
+pub(crate) fn offer(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     printed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Prints the help or the version that was asked for, in colour on a terminal.
 pub(crate) fn print_help(asked: &clap::Error) -> Result<()> {
-    printed(asked.print())
+    printed(asked.print()).map(drop)
 }
 
 /// A reader that has seen enough (`| head`) is no failure.
-fn printed(result: io::Result<()>) -> Result<()> {
+fn printed(result: io::Result<()>) -> Result<bool> {
     match result {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error::Io { what: "stdout".to_owned(), source: error })
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(source) => Err(Error::Io { what: "stdout".to_owned(), source }),
     }
 }
 

@@ -27,9 +27,9 @@ pub(crate) struct Remote {
 
 /// What a server says when it says no.
 #[derive(Deserialize)]
-struct Problem {
-    code: String,
-    detail: String,
+pub(crate) struct Problem {
+    pub(crate) code: String,
+    pub(crate) detail: String,
 }
 
 impl Remote {
@@ -75,20 +75,22 @@ impl Remote {
         self.read(self.prepared(self.agent.delete(self.at(path))).call())
     }
 
-    /// The lines of an answer that streams, as they come and for as long as they come.
-    #[allow(dead_code, reason = "the verbs that follow the log use it")]
-    pub(crate) fn lines(&self, path: &str) -> Result<impl Iterator<Item = Result<String>>> {
+    /// The lines of an answer that streams, as they come and for as long as they come; from `last_event_id` on.
+    pub(crate) fn lines(
+        &self,
+        path: &str,
+        last_event_id: u64,
+    ) -> Result<impl Iterator<Item = Result<String>>> {
         let request = self.prepared(self.agent.get(self.at(path))).header("Accept", "text/event-stream");
+        let request = request.header("Last-Event-ID", last_event_id.to_string());
         let response = self.checked(request.call())?;
         let reader = BufReader::new(response.into_body().into_reader());
-        let url = self.url.clone();
-        Ok(reader.lines().map(move |line| {
-            line.map_err(|error| Error::Unreachable {
-                url: url.clone(),
-                reason: error.to_string(),
-                because: None,
-            })
-        }))
+        Ok(reader.lines().map(|line| line.map_err(|error| self.lost(&error.to_string()))))
+    }
+
+    /// An answer that streamed ended before its time.
+    pub(crate) fn lost(&self, reason: &str) -> Error {
+        Error::Unreachable { url: self.url.clone(), reason: reason.to_owned(), because: None }
     }
 
     fn at(&self, path: &str) -> String {

@@ -45,6 +45,8 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../../../CONTRIBUTING.md")]
     mod contributing {}
+    #[doc = include_str!("../../../docs/concepts/events.md")]
+    mod events {}
     #[doc = include_str!("../../../docs/concepts/transactions.md")]
     mod transactions {}
     #[doc = include_str!("../../../docs/concepts/sql.md")]

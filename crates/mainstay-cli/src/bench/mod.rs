@@ -3,6 +3,7 @@
 //! The same work done by peers, side by side, is in the workspace `bench/`, which uses this load generator.
 
 pub mod disk;
+pub mod events;
 pub mod load;
 pub mod store;
 pub mod table;

@@ -1,6 +1,7 @@
-//! The experiments of the demo.
+//! The experiments on the store.
 
 use super::facts::{Culprits, Facts, Refusal, Round, Wakeup};
+use super::{log, micros};
 use mainstay::core::measure::HistogramSnapshot;
 use mainstay::prelude::*;
 use mainstay::store::Topic;
@@ -21,13 +22,14 @@ const INSERT: &str = "INSERT INTO mainstay_demo (chapter, caller) VALUES ($1, $2
 const COUNT: &str = "SELECT count(*) FROM mainstay_demo WHERE chapter = $1";
 const DROP: &str = "DROP TABLE IF EXISTS mainstay_demo";
 
-pub(super) async fn play(store: &Store, options: Options) -> Result<Facts> {
+pub(super) async fn play(store: &Store, options: Options, log: log::Facts) -> Result<Facts> {
     // A demo that was killed may have left its table.
     clean_up(store).await?;
     store.transact(async |tx| tx.execute(CREATE, &[]).await).await?;
     Ok(Facts {
         store: store.location().to_string(),
         durability: store.durability().await?,
+        log,
         one_by_one: one_by_one(store).await?,
         together: together(store).await?,
         with_culprits: with_culprits(store).await?,
@@ -152,8 +154,4 @@ impl<'a> Meter<'a> {
             mean_commit_us: (now.sum - self.commits.sum) / commits.max(1),
         }
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

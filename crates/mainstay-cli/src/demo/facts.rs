@@ -1,5 +1,6 @@
 //! What the experiments of the demo found out. With `--json` this is the answer.
 
+use super::log;
 use serde::Serialize;
 
 /// Everything that was found out.
@@ -10,6 +11,8 @@ pub(crate) struct Facts {
     pub(crate) store: String,
     /// How its commits are made durable.
     pub(crate) durability: String,
+    /// What the log did.
+    pub(crate) log: log::Facts,
     /// Transactions one after another.
     pub(crate) one_by_one: Round,
     /// The same transactions all at once.

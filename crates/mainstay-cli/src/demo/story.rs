@@ -1,19 +1,24 @@
 //! Tells what the experiments of the demo found out.
 
 use super::facts::{Facts, Refusal, Round};
+use super::log;
 
 /// The story, with bold headings or plain ones.
 pub(crate) fn tell(facts: &Facts, is_bold: bool) -> String {
     let heading = |text: &str| if is_bold { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
-    let chapters = [
-        (heading("Mainstay, what is there so far"), opening(facts)),
-        (heading("1. Many callers at once"), many(facts)),
-        (heading("2. A culprit harms only itself"), culprits(facts)),
-        (heading("3. A wake-up follows the commit"), wakeup(facts)),
-        (heading("4. A SQLite file has one owner"), owner(facts)),
-        (heading("What comes next"), NEXT.to_owned()),
+    let of_the_store = [
+        ("Many callers at once", many(facts)),
+        ("A culprit harms only itself", culprits(facts)),
+        ("A wake-up follows the commit", wakeup(facts)),
+        ("A SQLite file has one owner", owner(facts)),
     ];
-    chapters.map(|(heading, text)| format!("{heading}\n{}", indented(&text))).join("\n")
+    let chapters = (1..).zip(log::tell(&facts.log).into_iter().chain(of_the_store));
+    let chapters = chapters.map(|(number, (title, text))| (format!("{number}. {title}"), text));
+    let all = std::iter::once(("Mainstay, what is there so far".to_owned(), opening(facts)))
+        .chain(chapters)
+        .chain([("What comes next".to_owned(), NEXT.to_owned())]);
+    let all = all.map(|(title, text)| format!("{}\n{}", heading(&title), indented(&text)));
+    all.collect::<Vec<_>>().join("\n")
 }
 
 fn indented(text: &str) -> String {
@@ -62,7 +67,7 @@ fn culprits(facts: &Facts) -> String {
     )
 }
 
-fn refusal(Refusal { code, message }: &Refusal) -> String {
+pub(super) fn refusal(Refusal { code, message }: &Refusal) -> String {
     format!("  {code}\n  {message}\n")
 }
 
@@ -89,7 +94,7 @@ fn owner(facts: &Facts) -> String {
     }
 }
 
-fn time(micros: u64) -> String {
+pub(super) fn time(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} µs"),
         1_000..1_000_000 => format!("{:.1} ms", micros as f64 / 1e3),
@@ -98,18 +103,67 @@ fn time(micros: u64) -> String {
 }
 
 const NEXT: &str = "\
-This is the ground: one store and one kind of transaction. The event log, work, guards
-and the server are built on it. To go on:
-  README.md                        what Mainstay is, and the library in ten lines
+This is the ground and the ledger: one store, one kind of transaction, one log of events.
+Work, guards, workflows and the console are built on them. To go on:
+  README.md                        what Mainstay is, the library, and the server with curl
+  docs/concepts/events.md          the log: conditions, conflicts, reading, following
   docs/reference/cli.md            every verb
-  docs/reference/configuration.md  every setting of mainstay.toml
   docs/errors/README.md            every error code, and what to do about it
 ";
 
 #[cfg(test)]
 mod tests {
     use super::super::facts::{Culprits, Wakeup};
+    use super::super::log::{Done, LastLamp, Payment, RowAndEvent, Seen};
     use super::*;
+    use mainstay::events::Status;
+
+    fn lamps() -> log::Facts {
+        let done = |event_type: &str, position| Done {
+            event_type: event_type.to_owned(),
+            position,
+            status: Status::Appended,
+            called_us: 0,
+        };
+        let refused = |code, message: &str| Refusal { code, message: message.to_owned() };
+        let placed = vec![done("LampsStocked", 1), done("OrderPlaced", 2), done("OrderPlaced", 3)];
+        let seen = |one: &Done| Seen {
+            position: one.position,
+            event_type: one.event_type.clone(),
+            after_us: 310 * one.position,
+        };
+        log::Facts {
+            store: "sqlite:log.db".to_owned(),
+            seen: placed.iter().map(seen).collect(),
+            placed,
+            last_lamp: LastLamp {
+                left: 1,
+                winner: "order:4".to_owned(),
+                won: done("OrderPlaced", 4),
+                loser: "order:3".to_owned(),
+                refused: refused("APPEND_CONDITION_FAILED", "an event is at position 4: OrderPlaced e4"),
+                witness: 4,
+                left_then: 0,
+                decided_anew: done("OrderBackordered", 5),
+            },
+            payment: Payment {
+                key: "payment:order-1".to_owned(),
+                first: done("OrderPaid", 6),
+                again: Done { status: Status::Duplicate, ..done("OrderPaid", 6) },
+                other: Some(refused("IDEMPOTENCY_CONFLICT", "the key was used by e6")),
+                head: 6,
+            },
+            row_and_event: RowAndEvent {
+                done: done("OrderShipped", 7),
+                refused: Some(refused(
+                    "APPEND_CONDITION_FAILED",
+                    "an event is at position 7: OrderShipped e7",
+                )),
+                rows: 1,
+            },
+            elapsed_us: 9_000,
+        }
+    }
 
     fn facts(store: &str, second_opening: Option<Refusal>) -> Facts {
         let round = |commits, elapsed_us| Round {
@@ -121,6 +175,7 @@ mod tests {
         Facts {
             store: store.to_owned(),
             durability: "SQLite 3.54.0, WAL, synchronous=FULL (fsync on every commit)".to_owned(),
+            log: lamps(),
             one_by_one: round(64, 102_400),
             together: round(3, 6_150),
             with_culprits: Culprits {
@@ -141,35 +196,84 @@ mod tests {
                store    sqlite:demo.db
                commits  SQLite 3.54.0, WAL, synchronous=FULL (fsync on every commit)
 
-            1. Many callers at once
+            1. A log, and decisions that rest on it
+               A shop has three lamps. Whoever sells one has read the events tagged item:lamp and counted, and
+               appends on the condition that no such event came since: the tag is the boundary of the decision.
+
+                 LampsStocked       appended at position 1
+                 OrderPlaced        appended at position 2
+                 OrderPlaced        appended at position 3
+
+            2. Two want the last lamp
+               order:3 and order:4 both count 1 lamp, and append at the same moment.
+
+                 order:4            appended at position 4
+                 order:3            APPEND_CONDITION_FAILED
+                 an event is at position 4: OrderPlaced e4
+
+               The refusal names the event that was first. order:3 counts again, no lamp, and decides otherwise:
+
+                 OrderBackordered   appended at position 5
+
+            3. Sent twice, done once
+               A payment with the idempotency key payment:order-1, sent again because its answer was lost:
+
+                 the first time     appended at position 6
+                 once more          already applied, at position 6
+
+               The log ends at position 6. The same key with another amount is refused:
+
+                 IDEMPOTENCY_CONFLICT
+                 the key was used by e6
+
+            4. A row and its event in one transaction
+               A row of the application's own table and an event, committed together:
+
+                 OrderShipped       appended at position 7, and a row
+
+               A second transaction writes its row too, but its event is refused, so the row is gone with it:
+
+                 APPEND_CONDITION_FAILED
+                 an event is at position 7: OrderShipped e7
+
+               1 row in all.
+
+            5. A follower sees it all
+               It subscribed to the empty log. Every position, in order and without a gap:
+
+                   1  LampsStocked          310 µs after its append was called
+                   2  OrderPlaced           620 µs after its append was called
+                   3  OrderPlaced           930 µs after its append was called
+
+            6. Many callers at once
                64 transactions one by one    64 commits   102.4 ms in all     1.6 ms a commit
                64 transactions all at once    3 commits     6.2 ms in all     2.0 ms a commit
 
                Those who wait for the writer share its next commit, 21 to a commit here:
                16.7 times as fast as one by one. A caller is answered after its commit, never before.
 
-            2. A culprit harms only itself
+            7. A culprit harms only itself
                64 transactions all at once; among them one that panics and one that waits for a timer.
 
                62 committed in 3 commits, and 62 rows are there. The two were told:
                  STORE_FOREIGN_AWAIT
                  the transaction awaited something other than its own Tx
 
-            3. A wake-up follows the commit
+            8. A wake-up follows the commit
                a transaction that was rolled back:  silence
                a transaction that committed:        woken 870 µs after the call
 
-            4. A SQLite file has one owner
+            9. A SQLite file has one owner
                A second opening of the store was told:
                  STORE_OWNED
                  demo.db is held by process 7
 
             What comes next
-               This is the ground: one store and one kind of transaction. The event log, work, guards
-               and the server are built on it. To go on:
-                 README.md                        what Mainstay is, and the library in ten lines
+               This is the ground and the ledger: one store, one kind of transaction, one log of events.
+               Work, guards, workflows and the console are built on them. To go on:
+                 README.md                        what Mainstay is, the library, and the server with curl
+                 docs/concepts/events.md          the log: conditions, conflicts, reading, following
                  docs/reference/cli.md            every verb
-                 docs/reference/configuration.md  every setting of mainstay.toml
                  docs/errors/README.md            every error code, and what to do about it
             ");
     }
@@ -180,7 +284,7 @@ mod tests {
         assert!(tell(&facts("sqlite::memory:", None), true).contains("another, empty store"));
         assert!(
             tell(&facts("sqlite::memory:", None), true)
-                .contains("\x1b[1m4. A SQLite file has one owner\x1b[0m")
+                .contains("\x1b[1m9. A SQLite file has one owner\x1b[0m")
         );
     }
 }

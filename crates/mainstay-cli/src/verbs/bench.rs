@@ -1,15 +1,19 @@
 //! `mainstay bench`: measures Mainstay on this machine and its disk.
 
 use crate::arguments::Global;
+use crate::bench::events::Reading;
 use crate::bench::load::{Load, Outcome};
 use crate::bench::table::Table;
-use crate::bench::{disk, store};
+use crate::bench::{disk, events, store};
 use crate::config::{self, Place};
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
+use mainstay::events::Log;
+use mainstay::store::Store;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Measure Mainstay on this machine
 #[derive(Debug, Args)]
@@ -21,6 +25,7 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 enum What {
     Store(StoreBench),
+    Events(EventsBench),
 }
 
 /// Measure transactions with two small inserts, by one caller and by many
@@ -29,6 +34,23 @@ enum What {
 /// given with --store, where it makes two tables mainstay_bench_* and drops them again.
 #[derive(Debug, Args)]
 struct StoreBench {
+    #[command(flatten)]
+    size: Size,
+}
+
+/// Measure conditional appends to the log, by one caller and by many, and reading them
+///
+/// Each append is one event of 100 bytes with a tag, on the condition that no event has that tag yet. Works on a
+/// temporary SQLite file in the current folder, so that it is this disk that is measured; or on the store given with
+/// --store, in whose log the events stay, as all events do.
+#[derive(Debug, Args)]
+struct EventsBench {
+    #[command(flatten)]
+    size: Size,
+}
+
+#[derive(Debug, Args)]
+struct Size {
     /// How many callers at once, one measurement each
     #[arg(long, value_delimiter = ',', default_value = "1,8,64", value_parser = clap::value_parser!(u16).range(1..=4096))]
     callers: Vec<u16>,
@@ -37,12 +59,24 @@ struct StoreBench {
     seconds: u64,
 }
 
+impl Size {
+    fn loads(&self) -> impl Iterator<Item = Load> {
+        self.callers.iter().map(|callers| Load {
+            callers: usize::from(*callers),
+            warm_up: Duration::from_millis(300),
+            measured: Duration::from_secs(self.seconds),
+        })
+    }
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
     durability: String,
     disk_sync_ms: Option<f64>,
     measurements: Vec<Measurement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reading: Option<Read>,
 }
 
 #[derive(Serialize)]
@@ -57,19 +91,77 @@ struct Measurement {
     transactions_per_commit: f64,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Read {
+    events: u64,
+    per_second: f64,
+}
+
 impl Bench {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let What::Store(bench) = &self.what;
-        bench.run(global).await
+        let bed = Bed::make(global).await?;
+        let measured = self.measure(&bed).await;
+        bed.store.close().await;
+        let (report, table) = measured?;
+        if global.json {
+            return output::print_json(&report);
+        }
+        output::print(&format!("{}\n\n{}{}", headline(&report), table.render(), told(&report)))
+    }
+
+    async fn measure(&self, bed: &Bed) -> Result<(Report, Table)> {
+        let report = bed.report().await?;
+        match &self.what {
+            What::Store(bench) => bench.run(&bed.store, report).await,
+            What::Events(bench) => bench.run(&bed.store, report).await,
+        }
     }
 }
 
 impl StoreBench {
-    async fn run(&self, global: &Global) -> Result<()> {
+    async fn run(&self, opened: &Store, mut report: Report) -> Result<(Report, Table)> {
+        store::prepare(opened).await?;
+        let mut rows = Rows::new("transact", opened);
+        for (run, load) in (0..).zip(self.size.loads()) {
+            rows.before();
+            let outcome = store::measure(opened, load, run).await;
+            report.measurements.push(rows.add(&outcome));
+        }
+        store::clean_up(opened).await?;
+        Ok((report, rows.table))
+    }
+}
+
+impl EventsBench {
+    async fn run(&self, opened: &Store, mut report: Report) -> Result<(Report, Table)> {
+        let log = Log::open(opened).await?;
+        let first = log.head().await?;
+        let mut rows = Rows::new("append", opened);
+        for (run, load) in self.size.loads().enumerate() {
+            rows.before();
+            // The log may hold events of an earlier bench, or of one that runs beside this.
+            let series = format!("{first}-{}-{run}", std::process::id());
+            let outcome = events::measure(&log, load, &series).await?;
+            report.measurements.push(rows.add(&outcome));
+        }
+        let reading: Reading = events::read(&log, first).await?;
+        report.reading = Some(Read { events: reading.events, per_second: reading.per_second() });
+        Ok((report, rows.table))
+    }
+}
+
+/// Where it is measured.
+struct Bed {
+    store: Store,
+    /// Removed when dropped; not made at all when a store was asked for.
+    folder: Option<TempDir>,
+}
+
+impl Bed {
+    async fn make(global: &Global) -> Result<Self> {
         let config = global.load()?;
         let is_asked = matches!(config.entry(&config::store::URL).place, Some(Place::Flag(_)));
-        let io = |source| Error::Io { what: "the current folder".to_owned(), source };
-        // Removed when dropped; not made at all when a store was asked for.
         let folder = match is_asked {
             true => None,
             false => Some(tempfile::Builder::new().prefix(".mainstay-bench-").tempdir_in(".").map_err(io)?),
@@ -78,35 +170,59 @@ impl StoreBench {
             None => config.text(&config::store::URL).to_owned(),
             Some(folder) => format!("sqlite:{}", folder.path().join("bench.db").display()),
         };
-        let opened = config::store::options_at(&url, &config).open().await?;
-        store::prepare(&opened).await?;
-        let mut report = Report {
-            durability: opened.durability().await?,
-            disk_sync_ms: folder.as_ref().map(|folder| sync_ms(folder.path())).transpose().map_err(io)?,
+        Ok(Self { store: config::store::options_at(&url, &config).open().await?, folder })
+    }
+
+    /// What can be told before anything was measured.
+    async fn report(&self) -> Result<Report> {
+        Ok(Report {
+            durability: self.store.durability().await?,
+            disk_sync_ms: self
+                .folder
+                .as_ref()
+                .map(|folder| sync_ms(folder.path()))
+                .transpose()
+                .map_err(io)?,
             measurements: Vec::new(),
-        };
-        let mut table = Table::new();
-        let mut first: Option<f64> = None;
-        for (run, callers) in (0..).zip(&self.callers) {
-            let load = Load {
-                callers: usize::from(*callers),
-                warm_up: Duration::from_millis(300),
-                measured: Duration::from_secs(self.seconds),
-            };
-            let before = opened.figures().group_size.snapshot();
-            let outcome = store::measure(&opened, load, run).await;
-            let after = opened.figures().group_size.snapshot();
-            let shared = (after.sum - before.sum) as f64 / (after.count - before.count).max(1) as f64;
-            let first = *first.get_or_insert(outcome.per_second());
-            table.add("transact", &outcome, &format!("{:.1}×", outcome.per_second() / first));
-            report.measurements.push(measurement(&outcome, shared));
-        }
-        store::clean_up(&opened).await?;
-        opened.close().await;
-        if global.json {
-            return output::print_json(&report);
-        }
-        output::print(&format!("{}\n\n{}", headline(&report), table.render()))
+            reading: None,
+        })
+    }
+}
+
+fn io(source: std::io::Error) -> Error {
+    Error::Io { what: "the current folder".to_owned(), source }
+}
+
+/// The table, and what is needed to fill it.
+struct Rows<'a> {
+    what: &'static str,
+    store: &'a Store,
+    table: Table,
+    first: Option<f64>,
+    /// Transactions and commits before the measurement.
+    before: (u64, u64),
+}
+
+impl<'a> Rows<'a> {
+    fn new(what: &'static str, store: &'a Store) -> Self {
+        Self { what, store, table: Table::new(), first: None, before: (0, 0) }
+    }
+
+    fn groups(&self) -> (u64, u64) {
+        let groups = self.store.figures().group_size.snapshot();
+        (groups.sum, groups.count)
+    }
+
+    fn before(&mut self) {
+        self.before = self.groups();
+    }
+
+    fn add(&mut self, outcome: &Outcome) -> Measurement {
+        let (transactions, commits) = self.groups();
+        let shared = (transactions - self.before.0) as f64 / (commits - self.before.1).max(1) as f64;
+        let first = *self.first.get_or_insert(outcome.per_second());
+        self.table.add(self.what, outcome, &format!("{:.1}×", outcome.per_second() / first));
+        measurement(outcome, shared)
     }
 }
 
@@ -119,6 +235,12 @@ fn headline(report: &Report) -> String {
         Some(sync) => format!("{}; this disk syncs a page in {sync:.3} ms", report.durability),
         None => report.durability.clone(),
     }
+}
+
+fn told(report: &Report) -> String {
+    report.reading.as_ref().map_or(String::new(), |reading| {
+        format!("\nReading all {} of them: {:.0} events per second\n", reading.events, reading.per_second)
+    })
 }
 
 fn measurement(outcome: &Outcome, transactions_per_commit: f64) -> Measurement {

@@ -9,7 +9,8 @@ use std::io::IsTerminal;
 /// Show what Mainstay does, for real and in a few seconds
 ///
 /// Works on a temporary SQLite file that is removed afterwards, whatever the configuration says; or on the store
-/// given with --store, where it makes the table mainstay_demo and drops it again.
+/// given with --store, where it makes the table mainstay_demo and drops it again. The part about the log is always on
+/// a temporary file, because what is in a log stays there.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {}
 
@@ -25,7 +26,9 @@ impl Demo {
         } else {
             format!("sqlite:{}", folder.path().join("demo.db").display())
         };
-        let facts = demo::play(config::store::options_at(&url, &config)).await?;
+        let aside = format!("sqlite:{}", folder.path().join("log.db").display());
+        let [options, aside] = [&url, &aside].map(|url| config::store::options_at(url, &config));
+        let facts = demo::play(options, aside).await?;
         if global.json {
             return output::print_json(&facts);
         }

@@ -14,6 +14,7 @@ mod token;
 mod verify;
 
 use crate::arguments::Global;
+use crate::config::Config;
 use crate::{Error, Result};
 use clap::Subcommand;
 use mainstay::events::Log;
@@ -26,8 +27,8 @@ pub(crate) enum Verb {
     Serve(serve::Serve),
     Demo(demo::Demo),
     Migrate(migrate::Migrate),
-    Token(token::Token),
     Events(events::Events),
+    Token(token::Token),
     Verify(verify::Verify),
     Backup(backup::Backup),
     Restore(restore::Restore),
@@ -43,8 +44,8 @@ impl Verb {
             Self::Serve(verb) => block_on(verb.run(global)),
             Self::Demo(verb) => block_on(verb.run(global)),
             Self::Migrate(verb) => block_on(verb.run(global)),
-            Self::Token(verb) => block_on(verb.run(global)),
             Self::Events(verb) => block_on(verb.run(global)),
+            Self::Token(verb) => block_on(verb.run(global)),
             Self::Verify(verb) => block_on(verb.run(global)),
             Self::Backup(verb) => block_on(verb.run(global)),
             Self::Restore(verb) => block_on(verb.run(global)),
@@ -61,16 +62,21 @@ fn block_on(work: impl Future<Output = Result<()>>) -> Result<()> {
     runtime.map_err(|source| Error::Io { what: "threads".to_owned(), source })?.block_on(work)
 }
 
-/// Opens the log of the store that the configuration names. A file that is not there is not made: whoever looks after a
-/// log means one that exists.
+/// Opens the log of the store that the configuration names, which must exist.
 async fn open_log(global: &Global) -> Result<Log> {
     let config = global.load()?;
-    if let Location::File(path) = Location::parse(config.text(&crate::config::store::URL))?
-        && !path.exists()
-    {
-        let what = path.display().to_string();
-        return Err(store::Error::Open { what, reason: "it does not exist".to_owned() }.into());
-    }
+    refuse_missing(&config)?;
     let store = crate::config::store::options(&config).open().await?;
     Ok(Log::open(&store).await?)
+}
+
+/// A file that is not there is not made by whoever looks into a log: they mean one that exists.
+fn refuse_missing(config: &Config) -> Result<()> {
+    match Location::parse(config.text(&crate::config::store::URL))? {
+        Location::File(path) if !path.exists() => {
+            let what = path.display().to_string();
+            Err(store::Error::Open { what, reason: "it does not exist".to_owned() }.into())
+        }
+        _ => Ok(()),
+    }
 }

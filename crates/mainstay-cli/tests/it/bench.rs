@@ -17,8 +17,37 @@ fn measures_and_leaves_nothing() {
 }
 
 #[test]
+fn appends_are_measured_and_read_back() {
+    let folder = Folder::new();
+    let report = folder.run("bench events --seconds 1 --callers 1,4 --json").json();
+    let measurements = report["measurements"].as_array().unwrap();
+    assert_eq!(measurements.iter().map(|one| one["callers"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 4]);
+    let appended: f64 = measurements.iter().map(|one| one["perSecond"].as_f64().unwrap()).sum();
+    assert!(measurements.iter().all(|one| one["failed"] == 0), "every tag is new: {report}");
+    // Those of the warm-up were appended too.
+    assert!(report["reading"]["events"].as_f64().unwrap() >= appended.floor(), "{report}");
+    assert!(report["reading"]["perSecond"].as_f64().unwrap() > 0.0, "{report}");
+    assert_eq!(folder.files(), [""; 0]);
+
+    // A second time on the same log: its tags are others, and only its own events are read.
+    let again = |folder: &Folder| {
+        folder.run("bench events --seconds 1 --callers 1 --store sqlite:mine.db --json").json()
+    };
+    let (first, second) = (again(&folder), again(&folder));
+    assert_eq!(second["measurements"][0]["failed"], 0);
+    let last = folder.run("events read --all --json --store sqlite:mine.db").stdout.lines().count() as u64;
+    let events = |report: &serde_json::Value| report["reading"]["events"].as_u64().unwrap();
+    assert_eq!(events(&first) + events(&second), last);
+}
+
+#[test]
 fn refuses_numbers_that_make_no_sense() {
-    for arguments in ["bench store --callers 0", "bench store --seconds 0", "bench store --callers many"] {
+    for arguments in [
+        "bench store --callers 0",
+        "bench store --seconds 0",
+        "bench store --callers many",
+        "bench events --callers 0",
+    ] {
         assert_eq!(Folder::new().run(arguments).code, 2, "{arguments}");
     }
 }

@@ -11,7 +11,11 @@ fn tells_its_story_and_leaves_nothing() {
     assert!(began.elapsed() < Duration::from_secs(10));
     assert_eq!((answer.code, answer.stderr.as_str()), (0, ""));
     for said in [
-        "1. Many callers at once",
+        "2. Two want the last lamp",
+        "APPEND_CONDITION_FAILED",
+        "already applied, at position 6",
+        "IDEMPOTENCY_CONFLICT",
+        "6. Many callers at once",
         "62 committed",
         "STORE_FOREIGN_AWAIT",
         "is held by process",
@@ -40,6 +44,35 @@ fn its_figures_are_what_it_claims() {
 }
 
 #[test]
+fn its_log_is_what_it_claims() {
+    let log = Folder::new().run("demo --json").json()["log"].take();
+    let race = &log["lastLamp"];
+    assert_eq!((&race["left"], &race["leftThen"]), (&1.into(), &0.into()));
+    assert_eq!(race["refused"]["code"], "APPEND_CONDITION_FAILED");
+    assert_eq!(
+        (&race["witness"], &race["won"]["position"]),
+        (&4.into(), &4.into()),
+        "the winner is the witness"
+    );
+    assert_eq!(race["decidedAnew"]["position"], 5);
+    assert_eq!(
+        (&log["payment"]["again"]["status"], &log["payment"]["again"]["position"]),
+        (&"duplicate".into(), &6.into())
+    );
+    assert_eq!(
+        (&log["payment"]["head"], &log["payment"]["other"]["code"]),
+        (&6.into(), &"IDEMPOTENCY_CONFLICT".into())
+    );
+    assert_eq!(
+        (&log["rowAndEvent"]["rows"], &log["rowAndEvent"]["done"]["position"]),
+        (&1.into(), &7.into())
+    );
+    assert_eq!(log["rowAndEvent"]["refused"]["code"], "APPEND_CONDITION_FAILED");
+    let seen = log["seen"].as_array().unwrap().iter().map(|seen| seen["position"].as_u64().unwrap());
+    assert_eq!(Vec::from_iter(seen), Vec::from_iter(1..=7));
+}
+
+#[test]
 fn works_on_a_store_only_when_that_is_said_in_a_flag() {
     let folder = Folder::new();
     folder.write("mainstay.toml", "[store]\nurl = \"sqlite:precious.db\"\n");
@@ -50,6 +83,7 @@ fn works_on_a_store_only_when_that_is_said_in_a_flag() {
     let facts = folder.run("demo --json --store sqlite:mine.db").json();
     assert_eq!(facts["store"], "sqlite:mine.db");
     assert_eq!(folder.files(), ["mainstay.toml", "mine.db"]);
+    assert_eq!(folder.run("events read --store sqlite:mine.db").stdout, "", "its log is not touched");
     let facts = folder.run("demo --json --store sqlite::memory:").json();
     assert!(facts["secondOpening"].is_null());
 }

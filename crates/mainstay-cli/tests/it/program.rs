@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A folder in which the program runs.
@@ -24,6 +26,22 @@ pub(crate) fn command(folder: &Folder, arguments: &str) -> Command {
     }
     command.current_dir(folder.path()).args(arguments.split_whitespace());
     command
+}
+
+/// Kills a program that does not end: a test that waits for ever says nothing.
+pub(crate) struct Watchdog(#[expect(dead_code, reason = "its end is what is heard")] mpsc::Sender<()>);
+
+impl Watchdog {
+    pub(crate) fn of(child: &Child) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        let id = child.id().to_string();
+        std::thread::spawn(move || {
+            if receiver.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-KILL", &id]).status();
+            }
+        });
+        Self(sender)
+    }
 }
 
 impl Folder {
@@ -56,9 +74,11 @@ impl Folder {
     pub(crate) fn run_with(&self, environment: &[(&str, &str)], arguments: &str) -> Answer {
         let mut command = command(self, arguments);
         command.envs(environment.iter().copied());
-        let output = command.output().unwrap();
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let _watchdog = Watchdog::of(&child);
+        let output = child.wait_with_output().unwrap();
         Answer {
-            code: output.status.code().unwrap(),
+            code: output.status.code().unwrap_or_else(|| panic!("{arguments}: {output:?}")),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }

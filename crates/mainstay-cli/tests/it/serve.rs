@@ -1,65 +1,14 @@
 //! `mainstay serve` and `mainstay token`: a server that runs, and the verbs that ask it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
-use crate::program::{Folder, command};
-use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-
-/// A server that runs in a folder, as a process of its own.
-struct Serving {
-    child: Child,
-    listening: Value,
-}
-
-impl Serving {
-    fn start(folder: &Folder, flags: &str) -> Self {
-        let mut command = command(folder, &format!("serve --json --listen 127.0.0.1:0 {flags}"));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let listening = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
-        Self { child, listening }
-    }
-
-    fn url(&self) -> &str {
-        self.listening["url"].as_str().unwrap()
-    }
-
-    /// Asks it, and returns all that it says.
-    fn ask(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(self.listening["address"].as_str().unwrap()).unwrap();
-        write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    /// Stops it as an operator would, and returns what it told a person.
-    fn stop(mut self, signal: &str) -> String {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
-        assert_eq!(self.child.wait().unwrap().code(), Some(0));
-        let mut told = String::new();
-        self.child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
-        told
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // A test that failed leaves nothing behind; one that did not has waited for it already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::program::Folder;
+use crate::serving::Serving;
 
 #[test]
 fn serves_tells_where_and_stops_when_told() {
     for signal in ["-TERM", "-INT"] {
         let folder = Folder::new();
-        let server = Serving::start(&folder, "");
+        let server = Serving::start(&folder);
         assert_eq!(server.listening["store"], "sqlite:mainstay.db");
         assert!(server.listening["durability"].as_str().unwrap().contains("synchronous=FULL"));
         assert!(server.ask("GET /health/ready").starts_with("HTTP/1.1 200 "));
@@ -77,9 +26,9 @@ fn serves_tells_where_and_stops_when_told() {
 #[test]
 fn a_store_that_another_process_holds_cannot_be_served() {
     let folder = Folder::new();
-    let server = Serving::start(&folder, "");
+    let server = Serving::start(&folder);
     folder.run("serve --listen 127.0.0.1:0").assert_failed(1, "STORE_OWNED");
-    let address = server.listening["address"].as_str().unwrap();
+    let address = server.address();
     let taken = folder.run(&format!("serve --store sqlite:other.db --listen {address}"));
     taken.assert_failed(1, "SERVER_LISTEN_FAILED");
     server.stop("-TERM");
@@ -111,7 +60,7 @@ fn tokens_are_made_in_the_store_and_through_the_server_that_holds_it() {
             && !made.stderr.contains(&admin[21..])
     );
 
-    let server = Serving::start(&folder, "");
+    let server = Serving::start(&folder);
     assert!(server.ask("GET /admin/tokens").starts_with("HTTP/1.1 401 "));
     let with = [("MAINSTAY_TOKEN", admin)];
     let at = format!("--server {}", server.url());
@@ -145,8 +94,8 @@ fn tokens_are_made_in_the_store_and_through_the_server_that_holds_it() {
 fn the_server_that_holds_the_store_is_found_by_its_address() {
     let folder = Folder::new();
     let made = folder.run("token create --name first --role admin");
-    let server = Serving::start(&folder, "");
-    let address = server.listening["address"].as_str().unwrap().to_owned();
+    let server = Serving::start(&folder);
+    let address = server.address().to_owned();
     folder.write("mainstay.toml", &format!("[server]\nlisten = \"{address}\"\n"));
     let list = folder.run_with(&[("MAINSTAY_TOKEN", made.stdout.trim_end())], "token list --json");
     assert_eq!(list.json()["tokens"][0]["name"], "first");

@@ -55,7 +55,7 @@ impl From<NewEvent> for Append {
 }
 
 /// What came of an append.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Appended {
     /// Whether it was done now or before.
@@ -67,7 +67,7 @@ pub struct Appended {
 }
 
 /// Whether an append was done now or before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Now.
@@ -77,7 +77,7 @@ pub enum Status {
 }
 
 /// An event that is in the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppendedEvent {
     /// Its id.

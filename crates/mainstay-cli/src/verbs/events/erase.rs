@@ -1,31 +1,11 @@
-//! `mainstay events`: the events of the log.
+//! `mainstay events erase`.
 
 use crate::arguments::Global;
+use crate::verbs::open_log;
 use crate::{Result, output};
-use clap::{Args, Subcommand};
+use clap::Args;
 use mainstay::events::{Erased, Erasure};
 use serde_json::json;
-
-/// Work with the events of the log
-#[derive(Debug, Args)]
-#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
-pub(crate) struct Events {
-    #[command(subcommand)]
-    verb: EventsVerb,
-}
-
-#[derive(Debug, Subcommand)]
-enum EventsVerb {
-    Erase(Erase),
-}
-
-impl Events {
-    pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        match &self.verb {
-            EventsVerb::Erase(verb) => verb.run(global).await,
-        }
-    }
-}
 
 /// Erase what events say, and leave that they happened
 ///
@@ -33,7 +13,7 @@ impl Events {
 /// everything that rests on them. Who did it and why is written to the table mainstay_erasures. Copies elsewhere, such
 /// as backups, are not touched.
 #[derive(Debug, Args)]
-struct Erase {
+pub(super) struct Erase {
     #[command(flatten)]
     which: Which,
     /// Why: the number of the request, for instance
@@ -56,12 +36,12 @@ struct Which {
 }
 
 impl Erase {
-    async fn run(&self, global: &Global) -> Result<()> {
+    pub(super) async fn run(&self, global: &Global) -> Result<()> {
         let erasure = match (&self.which.event, &self.which.tag) {
             (Some(id), _) => Erasure::of_event(id),
             (None, tag) => Erasure::of_tag(tag.as_deref().unwrap_or_default())?,
         };
-        let log = super::open_log(global).await?;
+        let log = open_log(global).await?;
         let erased = log.erase(erasure.by(&self.actor).because(&self.reason)).await;
         log.store().clone().close().await;
         let Erased { erasure_id, events, .. } = erased?;

@@ -1,0 +1,64 @@
+//! Runs the real server.
+#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
+
+use crate::program::{Folder, command};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// A server that runs in a folder, as a process of its own.
+pub(crate) struct Serving {
+    child: Child,
+    pub(crate) listening: Value,
+}
+
+impl Serving {
+    pub(crate) fn start(folder: &Folder) -> Self {
+        Self::start_at(folder, "127.0.0.1:0")
+    }
+
+    pub(crate) fn start_at(folder: &Folder, address: &str) -> Self {
+        let mut command = command(folder, &format!("serve --json --listen {address}"));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let listening = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
+        Self { child, listening }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.listening["url"].as_str().unwrap()
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        self.listening["address"].as_str().unwrap()
+    }
+
+    /// Asks it, and returns all that it says.
+    pub(crate) fn ask(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Stops it as an operator would, and returns what it told a person.
+    pub(crate) fn stop(mut self, signal: &str) -> String {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        let mut told = String::new();
+        self.child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
+        told
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing behind; one that did not has waited for it already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
