@@ -18,6 +18,9 @@ fn main() -> anyhow::Result<()> {
     if let [events::umadb::SERVE, address, folder] = arguments[..] {
         return events::umadb::serve(address, folder);
     }
+    if let [events::mainstay::SERVE, folder] = arguments[..] {
+        return events::mainstay::serve(folder);
+    }
     let runtime = tokio::runtime::Runtime::new()?;
     match arguments[..] {
         ["store"] => runtime.block_on(async {

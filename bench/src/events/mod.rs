@@ -13,7 +13,7 @@
 //! stand before it, so Mainstay's come last.
 
 mod load;
-mod mainstay;
+pub mod mainstay;
 mod postgres;
 mod tephra;
 #[cfg(feature = "umadb")]
@@ -96,14 +96,14 @@ fn servers() -> Vec<Entry> {
     vec![
         #[cfg(feature = "umadb")]
         umadb::entry(),
+        mainstay::served(),
     ]
 }
 
 /// Those whose logs are read from end to end.
 fn readers() -> Vec<Entry> {
-    let mut entries = servers();
-    entries.insert(0, tephra::on_threads());
-    entries.push(mainstay::embedded());
+    let mut entries = vec![tephra::on_threads(), mainstay::embedded()];
+    entries.extend(servers());
     entries
 }
 

@@ -4,7 +4,7 @@
 //!   say, so readers miss events, and two callers with the same tag both find nothing at READ COMMITTED.
 //! - *locked*: a lock around the log from before the check until the commit. Right, and one sync of the disk each.
 
-use super::{Answer, Contender, DATA, Entry, TYPE, Verdict, load};
+use super::{Answer, Contender, DATA, Entry, TYPE, Verdict, load, mainstay};
 use anyhow::{Context, Result};
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use futures_util::TryStreamExt;
@@ -54,9 +54,14 @@ pub async fn run(seconds: f64) -> Result<()> {
     measured
 }
 
-/// Those on PostgreSQL, each in a database of its own. Mainstay's own entry goes here.
+/// Those on PostgreSQL, each in a database of its own.
 fn contenders(server: &Arc<Private>) -> Vec<Entry> {
-    vec![entry("naive", server, false), entry("locked", server, true)]
+    vec![
+        entry("naive", server, false),
+        entry("locked", server, true),
+        mainstay::on_postgres(server),
+        mainstay::two_nodes(server),
+    ]
 }
 
 fn entry(name: &'static str, server: &Arc<Private>, is_locked: bool) -> Entry {

@@ -83,7 +83,10 @@ impl Epilogue for Noted {
                     other => other,
                 };
                 match appended {
-                    Ok(appended) => drop(receipt.appended.set(appended)),
+                    // Known to its author when it is true, and not before.
+                    Ok(appended) => {
+                        tx.after_commit(Arc::new(move || drop(receipt.appended.set(appended.clone()))))?
+                    }
                     Err(error) => {
                         self.audit_later(&prepared[number], &error);
                         return Err(error.into());

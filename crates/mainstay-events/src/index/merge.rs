@@ -1,6 +1,7 @@
 //! Moves sealed segments from memory into the table, in its order, a little at a time.
 
 use super::recent::{Recent, Shared, last_of, sorted};
+use super::sql::insert_terms;
 use mainstay_store::{Error, Result, Store, Tx, Value};
 use std::sync::Arc;
 
@@ -10,8 +11,6 @@ const ENTRIES: usize = 256;
 /// Far more than the writer needs from a commit to its end.
 const YIELDS: usize = 10_000;
 
-const INSERT: &str =
-    "INSERT INTO mainstay_event_terms (term, position) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 const MOVE: &str = "UPDATE mainstay_log SET indexed = $1 WHERE name = 'events'";
 
 /// Merges in the background what is due, if it is and nobody does.
@@ -62,9 +61,9 @@ async fn merge_segment(store: &Store, recent: &Recent, segment: Shared) -> Resul
     let sorting = tokio::task::spawn_blocking(move || sorted(&segment)).await;
     let entries = sorting.map_err(|lost| Error::Panicked(lost.to_string()))?;
     for chunk in entries.chunks(ENTRIES) {
-        let rows = chunk.iter().map(|(term, position)| vec![Value::Int(*term), Value::Int(*position as i64)]);
-        let rows: Arc<Vec<Vec<Value>>> = Arc::new(rows.collect());
-        let insert = async |tx: Tx, rows: Arc<Vec<Vec<Value>>>| tx.execute_many(INSERT, &rows).await;
+        let values = chunk.iter().flat_map(|(term, position)| [*term, *position as i64]).map(Value::Int);
+        let rows: Arc<Vec<Value>> = Arc::new(values.collect());
+        let insert = async |tx: Tx, rows: Arc<Vec<Value>>| insert_terms(&tx, &rows).await;
         store.failpoints().hit("events.merge")?;
         store.transact_with(rows, insert).await?;
     }
