@@ -7,7 +7,7 @@ use super::prepare::{Prepared, PreparedEvent};
 use super::{Appended, AppendedEvent, Status};
 use crate::error::{Error, Result, Reuse, Versioned, Witness};
 use crate::event::Event;
-use crate::index::{End, made_uuid};
+use crate::index::{End, Segment, made_uuid};
 use crate::record::{self, Head};
 use mainstay_core::ids::Context;
 use mainstay_store::Value;
@@ -96,7 +96,7 @@ pub(super) fn decide(
         head: end.head,
         base: end.head,
         accepted: Vec::new(),
-        by_term: HashMap::new(),
+        by_term: Segment::default(),
         is_remembering: appends.len() > 1,
         streams: HashMap::new(),
         scopes: HashMap::new(),
@@ -128,7 +128,7 @@ struct State<'a> {
     /// The new events, in order; the first is at `base + 1`.
     accepted: Vec<Event>,
     /// Which of them have a term, so that later appends find them.
-    by_term: HashMap<i64, Vec<usize>>,
+    by_term: Segment,
     /// Whether there are later appends at all.
     is_remembering: bool,
     streams: HashMap<StreamKey<'a>, u64>,
@@ -298,10 +298,12 @@ impl<'a> State<'a> {
 
     /// The newest event among the accepted that has one of these terms and is meant.
     fn newest(&self, any_of: &[i64], is_meant: impl Fn(&Event) -> bool) -> Option<&Event> {
-        let numbers =
-            any_of.iter().filter_map(|term| self.by_term.get(term)).flat_map(|numbers| numbers.iter().rev());
-        let events = numbers.filter_map(|number| self.accepted.get(*number));
-        events.filter(|event| is_meant(event)).max_by_key(|event| event.position())
+        let event_at = |position: &u64| self.accepted.get((position - self.base - 1) as usize);
+        let newest_of = |term: &i64| {
+            let mut events = self.by_term.positions(*term).iter().rev().filter_map(event_at);
+            events.find(|event| is_meant(event))
+        };
+        any_of.iter().filter_map(newest_of).max_by_key(|event| event.position())
     }
 
     fn accept(
@@ -348,9 +350,7 @@ impl<'a> State<'a> {
         let mut terms = Vec::with_capacity(4);
         self.ground.terms.of(&event, &mut terms);
         let header = if self.is_remembering {
-            for term in &terms {
-                self.by_term.entry(*term).or_default().push((position - self.base - 1) as usize);
-            }
+            self.by_term.add(position, &terms);
             let header = event.header().to_owned();
             self.accepted.push(event);
             header

@@ -85,7 +85,7 @@ impl Epilogue for Noted {
                 match appended {
                     // Known to its author when it is true, and not before.
                     Ok(appended) => {
-                        tx.after_commit(Arc::new(move || drop(receipt.appended.set(appended.clone()))))?
+                        tx.after_commit(Arc::new(move || drop(receipt.appended.set(appended.clone()))))?;
                     }
                     Err(error) => {
                         self.audit_later(&prepared[number], &error);

@@ -52,16 +52,29 @@ struct State {
 #[derive(Default)]
 struct Pending {
     serial: u64,
-    segment: Shared,
     entries: Vec<(u64, Vec<i64>)>,
+    /// The entries, once somebody else of the same transaction looks for them, and how many of them are in it.
+    segment: Shared,
+    findable: usize,
     end: End,
+}
+
+impl Pending {
+    /// Makes all entries findable.
+    fn index(&mut self) {
+        let mut segment = write(&self.segment);
+        for (position, terms) in &self.entries[self.findable..] {
+            segment.add(*position, terms);
+        }
+        self.findable = self.entries.len();
+    }
 }
 
 pub(super) type Shared = Arc<RwLock<Segment>>;
 
 /// Entries of consecutive events.
 #[derive(Default)]
-pub(super) struct Segment {
+pub(crate) struct Segment {
     events: usize,
     last: u64,
     postings: HashMap<i64, Postings, BuildHasherDefault<TermHasher>>,
@@ -91,7 +104,7 @@ impl Postings {
 
 /// Terms are hashes already.
 #[derive(Default)]
-pub(super) struct TermHasher(u64);
+pub(crate) struct TermHasher(u64);
 
 impl Hasher for TermHasher {
     fn finish(&self) -> u64 {
@@ -109,7 +122,12 @@ impl Hasher for TermHasher {
 }
 
 impl Segment {
-    fn add(&mut self, position: u64, terms: &[i64]) {
+    fn with_room_for(terms: usize) -> Self {
+        let postings = HashMap::with_capacity_and_hasher(terms, BuildHasherDefault::default());
+        Self { postings, ..Self::default() }
+    }
+
+    pub(crate) fn add(&mut self, position: u64, terms: &[i64]) {
         for term in terms {
             self.postings
                 .entry(*term)
@@ -120,12 +138,12 @@ impl Segment {
         self.last = self.last.max(position);
     }
 
-    fn positions(&self, term: i64) -> &[u64] {
+    pub(crate) fn positions(&self, term: i64) -> &[u64] {
         self.postings.get(&term).map_or(&[], Postings::as_slice)
     }
 
     /// Every entry, in the order of the table.
-    pub(super) fn sorted(&self) -> Vec<(i64, u64)> {
+    fn sorted(&self) -> Vec<(i64, u64)> {
         let mut entries = Vec::with_capacity(self.postings.len() + self.events);
         for (term, postings) in &self.postings {
             entries.extend(postings.as_slice().iter().map(|position| (*term, *position)));
@@ -253,6 +271,7 @@ impl Recent {
         if state.pending.serial != serial {
             state.pending = Pending { serial, end: state.end, ..Pending::default() };
         }
+        state.pending.index();
         let own = (!state.pending.entries.is_empty()).then_some(&state.pending.segment);
         let segments = state.sealed.iter().chain([&state.active]).chain(own).cloned().collect();
         (View { merged: state.merged, head: state.pending.end.head, segments }, state.pending.end)
@@ -262,9 +281,6 @@ impl Recent {
     pub(crate) fn note(&self, serial: u64, entries: Vec<(u64, Vec<i64>)>, end: End) {
         let mut state = self.write();
         if state.pending.serial == serial {
-            let segment = state.pending.segment.clone();
-            let mut segment = write(&segment);
-            entries.iter().for_each(|(position, terms)| segment.add(*position, terms));
             state.pending.entries.extend(entries);
             state.pending.end = end;
         }
@@ -344,7 +360,9 @@ impl Recent {
 impl State {
     fn seal_if_full(&mut self) {
         if read(&self.active).events >= self.segment_events {
-            let full = std::mem::take(&mut self.active);
+            // The next one will be about as large; growing would copy it again and again.
+            let next = Segment::with_room_for(read(&self.active).postings.len());
+            let full = std::mem::replace(&mut self.active, Arc::new(RwLock::new(next)));
             self.sealed.push_back(full);
         }
     }
