@@ -53,6 +53,24 @@ provide_component() {
         "Add it with: rustup component add $1 (or the package of your Rust distribution)"
 }
 
+# --- schemathesis ------------------------------------------------------------------------------------------------
+
+schemathesis_works() { "$tools/schemathesis/bin/schemathesis" --version > /dev/null 2>&1; }
+
+# From PyPI, into a folder of its own. It is nice to have: without it one section has nothing to say.
+provide_schemathesis() {
+    schemathesis_works && return
+    say "installing schemathesis: it tries the HTTP API by its description"
+    if ! python3 -c 'import venv, ensurepip' > /dev/null 2>&1; then
+        system_install python3-venv || true
+    fi
+    rm -rf "$tools/schemathesis"
+    mkdir -p "$tools"
+    python3 -m venv "$tools/schemathesis" \
+        && "$tools/schemathesis/bin/pip" install -q --disable-pip-version-check 'schemathesis>=4,<5' || true
+    schemathesis_works
+}
+
 # --- PostgreSQL --------------------------------------------------------------------------------------------------
 
 pg_works() {

@@ -98,7 +98,12 @@ impl Routes {
     pub(crate) fn describe(&self, mut api: OpenApi) -> OpenApi {
         for entry in &self.entries {
             let (schemas, paths, _) = &entry.described;
-            api.components.get_or_insert_default().schemas.extend(schemas.iter().cloned());
+            let known = &mut api.components.get_or_insert_default().schemas;
+            for (name, schema) in schemas {
+                let is_same = known.get(name).is_none_or(|known| known == schema);
+                assert!(is_same, "two things are called {name} in the description of the API");
+                known.insert(name.clone(), schema.clone());
+            }
             let mut item = paths.paths[&entry.path].clone();
             for operation in operations_mut(&mut item) {
                 crate::openapi::complete(operation, entry.rule.permission);

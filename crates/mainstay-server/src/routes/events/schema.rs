@@ -135,7 +135,7 @@ struct EventTrace {
 #[schema(as = Appended)]
 pub(super) struct Appended {
     /// Whether it was done now or before, with the same idempotency key and content.
-    status: Status,
+    status: AppendStatus,
     /// The events, in order.
     events: Vec<AppendedEvent>,
     /// The log's last position after it.
@@ -144,7 +144,7 @@ pub(super) struct Appended {
 
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
-enum Status {
+enum AppendStatus {
     Appended,
     Duplicate,
 }
