@@ -172,6 +172,8 @@ impl Batcher {
             let _turn = self.0.turn.lock().await;
             let Some(batch) = self.take() else { break };
             self.run(batch).await;
+            // Who was answered often comes again at once, and should be in the next one.
+            tokio::task::yield_now().await;
         }
         watch.is_over = true;
     }

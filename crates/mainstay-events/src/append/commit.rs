@@ -357,7 +357,7 @@ async fn write(ground: &Ground, tx: &Tx, decided: Decided) -> mainstay_store::Re
         let head = [Value::Int(decided.end.head as i64), Value::Int(decided.end.last_ms)];
         tokio::try_join!(
             index::insert_rows(tx, &decided.rows),
-            index::insert_terms(tx, &terms),
+            index::insert_new_terms(tx, &terms),
             tx.execute(MOVE_HEAD, &head)
         )?;
     }

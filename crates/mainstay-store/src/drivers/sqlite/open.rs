@@ -160,7 +160,7 @@ pub(super) fn open(
     hub: Arc<Hub>,
 ) -> Result<Driver> {
     let files = Files::claim(path)?;
-    let mut db = connect(path, options.durability)?;
+    let mut db = connect(path, options.durability, WRITER_CACHE_KIB)?;
     files.settle()?;
     let durability = describe(&db, path)?;
     let wal = Arc::new(WalWatch::new(figures.clone()));
@@ -169,7 +169,7 @@ pub(super) fn open(
 
     let reader_count = if path.is_some() { options.readers } else { 0 };
     let readers: Vec<Session> = (0..reader_count)
-        .map(|_| session(connect(path, options.durability)?, options.read_timeout))
+        .map(|_| session(connect(path, options.durability, READER_CACHE_KIB)?, options.read_timeout))
         .collect::<Result<_>>()?;
     let watches: Vec<_> = readers.iter().map(Session::watch).collect();
 
@@ -208,14 +208,19 @@ pub(super) fn open(
         start("reader", Box::new(move || readers::work(&shared, &session, &runtime)))?;
     }
     if path.is_some() {
-        let db = connect(path, options.durability)?;
+        let db = connect(path, options.durability, READER_CACHE_KIB)?;
         let limit = options.wal_limit_bytes;
         start("checkpointer", Box::new(move || checkpointer::work(&shared, &db, &wal, &watches, limit)))?;
     }
     Ok(driver)
 }
 
-fn connect(path: Option<&Path>, durability: Durability) -> Result<Connection> {
+/// Pages that the writer keeps in memory: those it changes again and again.
+const WRITER_CACHE_KIB: u32 = 32 << 10;
+/// Pages that each reader keeps: it mostly passes by, and the system keeps the file too.
+const READER_CACHE_KIB: u32 = 4 << 10;
+
+fn connect(path: Option<&Path>, durability: Durability, cache_kib: u32) -> Result<Connection> {
     let what = path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string());
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => Error::NotADatabase(what.clone()),
@@ -248,7 +253,7 @@ fn connect(path: Option<&Path>, durability: Durability) -> Result<Connection> {
     // that kills the process instead of an error code. What is deleted or erased is overwritten, not only unlinked.
     let settings = format!(
         "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON;
-         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -32768;
+         PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -{cache_kib};
          PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; PRAGMA trusted_schema = OFF;
          PRAGMA secure_delete = ON;"
     );
