@@ -4,7 +4,7 @@ mod events;
 mod store;
 
 const USAGE: &str = "usage: mainstay-bench store [sqlite|postgres|long-read]
-       mainstay-bench events [embedded|http|postgres|read ...] [--seconds <n>]";
+       mainstay-bench events [embedded|http|postgres|read|growth ...] [--seconds <n>]";
 
 fn main() -> anyhow::Result<()> {
     // What the store warns of belongs to what is measured.

@@ -143,7 +143,7 @@ async fn fill(contender: &Arc<dyn Contender>, events: u64) -> Result<()> {
 
 /// A tag that no other event has, and that does not sort by time: the number of a caller's call, stirred one to one.
 /// (The steps are those of SplitMix64.)
-fn tag(caller: usize, number: u64) -> String {
+pub fn tag(caller: usize, number: u64) -> String {
     let mut key = ((caller as u64) << 40 | number).wrapping_add(0x9e37_79b9_7f4a_7c15);
     key = (key ^ key >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     key = (key ^ key >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -2,6 +2,7 @@
 //!
 //! | file | what lives there |
 //! |---|---|
+//! | `growth` | one log as it grows |
 //! | `load` | the load, the rounds in turns, the tables |
 //! | `mainstay` | ours, embedded and behind its server |
 //! | `tephra` | embedded in this process |
@@ -12,6 +13,7 @@
 //! entry stands in [`embedded`], [`servers`], [`readers`] or `postgres::contenders`. Each is compared with all that
 //! stand before it, so Mainstay's come last.
 
+mod growth;
 mod load;
 pub mod mainstay;
 mod postgres;
@@ -113,13 +115,15 @@ pub async fn run(arguments: &[&str]) -> Result<()> {
         [contests @ .., "--seconds", seconds] => (contests, seconds.parse()?),
         contests => (contests, 3.0),
     };
-    let contests = if contests.is_empty() { &["embedded", "http", "postgres", "read"] } else { contests };
+    let contests =
+        if contests.is_empty() { &["embedded", "http", "postgres", "read", "growth"] } else { contests };
     for contest in contests {
         match *contest {
             "embedded" => load::appends("Embedded", &embedded(), seconds).await?,
             "http" => load::appends("Behind a server", &servers(), seconds).await?,
             "postgres" => postgres::run(seconds).await?,
             "read" => load::reads(&readers()).await?,
+            "growth" => growth::run(seconds).await?,
             _ => bail!(crate::USAGE),
         }
     }

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 /// Events of a segment: enough for a merge to find many entries for each page of the table, few enough to be read again
 /// in a moment after a crash.
-pub(crate) const SEGMENT_EVENTS: usize = 32_768;
+pub(crate) const SEGMENT_EVENTS: usize = 131_072;
 
 /// Where the log ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
