@@ -181,52 +181,66 @@ impl View {
     /// The newest position in `(after, most]` that has a term of every group.
     pub(super) fn newest_in(&self, groups: &Groups, after: u64, most: u64) -> Option<u64> {
         let after = after.max(self.merged);
-        self.segments.iter().rev().find_map(|segment| {
-            let segment = read(segment);
-            let mut candidates = segment.rarest(groups, after, most);
-            candidates.sort_unstable();
-            candidates.into_iter().rev().find(|position| segment.has_all(groups, *position))
-        })
+        self.segments.iter().rev().find_map(|segment| read(segment).last_in(groups, after, most))
     }
 
     /// The first positions in `(after, most]` that have a term of every group, in order.
     pub(super) fn first_in(&self, groups: &Groups, after: u64, most: u64, limit: usize) -> Vec<u64> {
-        let after = after.max(self.merged);
+        let mut after = after.max(self.merged);
         let mut found = Vec::new();
         for segment in &self.segments {
             let segment = read(segment);
-            if segment.last <= after {
-                continue;
-            }
-            let mut candidates = segment.rarest(groups, after, most);
-            candidates.sort_unstable();
-            candidates.dedup();
-            candidates.retain(|position| segment.has_all(groups, *position));
-            found.extend(candidates);
-            if found.len() >= limit {
-                break;
+            while found.len() < limit
+                && let Some(position) = segment.next_in(groups, after, most)
+            {
+                found.push(position);
+                after = position;
             }
         }
-        found.truncate(limit);
         found
     }
 }
 
+/// Groups are intersected by leaping, as in the table: a step costs the logarithm of a list, however many are in it.
 impl Segment {
-    /// The positions of the group that has the fewest.
-    fn rarest(&self, groups: &Groups, after: u64, most: u64) -> Vec<u64> {
-        let of = |group: &[i64]| {
-            let lists = group.iter().map(|term| within(self.positions(*term), after, most));
-            lists.collect::<Vec<_>>()
-        };
-        let lists = groups.iter().map(of);
-        let rarest = lists.min_by_key(|lists| lists.iter().map(|list| list.len()).sum::<usize>());
-        rarest.map_or_else(Vec::new, |lists| lists.concat())
+    /// The last position in `(after, most]` that has a term of every group.
+    fn last_in(&self, groups: &Groups, after: u64, mut most: u64) -> Option<u64> {
+        // Every event is meant then, which is nobody's question to an index.
+        if groups.is_everything() {
+            return None;
+        }
+        loop {
+            let last = |term: &i64| within(self.positions(*term), after, most).last().copied();
+            let (mut nearest, mut farthest) = (0, u64::MAX);
+            for group in groups.iter() {
+                let place = group.iter().filter_map(last).max()?;
+                (nearest, farthest) = (nearest.max(place), farthest.min(place));
+            }
+            if nearest == farthest {
+                return Some(nearest);
+            }
+            most = farthest;
+        }
     }
 
-    fn has_all(&self, groups: &Groups, position: u64) -> bool {
-        let has = |term: &i64| self.positions(*term).binary_search(&position).is_ok();
-        groups.iter().all(|group| group.iter().any(has))
+    /// The first position in `(after, most]` that has a term of every group.
+    fn next_in(&self, groups: &Groups, mut after: u64, most: u64) -> Option<u64> {
+        // Every event is meant then, which is nobody's question to an index.
+        if groups.is_everything() {
+            return None;
+        }
+        loop {
+            let first = |term: &i64| within(self.positions(*term), after, most).first().copied();
+            let (mut nearest, mut farthest) = (u64::MAX, 0);
+            for group in groups.iter() {
+                let place = group.iter().filter_map(first).min()?;
+                (nearest, farthest) = (nearest.min(place), farthest.max(place));
+            }
+            if nearest == farthest {
+                return Some(nearest);
+            }
+            after = farthest - 1;
+        }
     }
 }
 
@@ -389,6 +403,7 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn groups(all_of: &[&[i64]]) -> Groups {
         all_of.iter().fold(Groups::default(), |groups, any_of| groups.and(any_of.to_vec()))
@@ -450,5 +465,30 @@ mod tests {
         assert_eq!(recent.view().first_in(&groups(&[&[7]]), 0, count, 2), [count - 4, count - 3]);
         // Who looked before goes on seeing what was there.
         assert_eq!(before.first_in(&groups(&[&[7]]), 0, count, 2), [1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn leaping_finds_what_a_scan_finds(
+            events in proptest::collection::vec(proptest::collection::btree_set(0_i64..6, 0..5), 1..60),
+            wanted in proptest::collection::vec(proptest::collection::vec(0_i64..7, 1..3), 1..4),
+            after in 0_u64..60, most in 0_u64..70,
+        ) {
+            let recent = Recent::new(0, 16);
+            for (position, terms) in (1..).zip(&events) {
+                recent.restore(position, &terms.iter().copied().collect::<Vec<_>>(), end(position));
+            }
+            let groups = wanted.iter().fold(Groups::default(), |groups, any_of| groups.and(any_of.clone()));
+            let is_meant = |terms: &std::collections::BTreeSet<i64>| {
+                wanted.iter().all(|any_of| any_of.iter().any(|term| terms.contains(term)))
+            };
+            let scanned: Vec<u64> = (1..).zip(&events)
+                .filter(|(position, terms)| *position > after && *position <= most && is_meant(terms))
+                .map(|(position, _)| position)
+                .collect();
+            let view = recent.view();
+            prop_assert_eq!(view.first_in(&groups, after, most, 100), scanned.clone());
+            prop_assert_eq!(view.newest_in(&groups, after, most), scanned.last().copied());
+        }
     }
 }
