@@ -34,9 +34,7 @@ impl Ground {
     pub(crate) fn view(&self) -> View {
         self.recent.as_ref().map_or_else(View::table, Recent::view)
     }
-}
 
-impl Ground {
     /// What a transaction sees of the index besides the table.
     pub(crate) fn view_in(&self, tx: &Tx) -> View {
         match (&self.recent, tx.serial()) {
@@ -66,15 +64,19 @@ pub(crate) async fn commit(
 
 /// As [`commit`], for appends that go in together: unless all of them are appended now, nothing is written, and whoever
 /// called ends the transaction. What is noted in memory belongs to the writer's whole group, and could not be taken back
-/// with a single member of it.
+/// with a single member of it. The audit rows of what was refused are left to the caller too.
 pub(crate) async fn commit_together(
     ground: &Ground,
     tx: &Tx,
     appends: &[Arc<Prepared>],
-) -> mainstay_store::Result<Vec<Result<Appended>>> {
-    let decided = look_and_decide(ground, tx, appends).await?;
+) -> mainstay_store::Result<(Vec<Result<Appended>>, Vec<Vec<Value>>)> {
+    let mut decided = look_and_decide(ground, tx, appends).await?;
     let is_new = |answer: &Result<Appended>| matches!(answer, Ok(new) if new.status == Status::Appended);
-    if decided.answers.iter().all(is_new) { write(ground, tx, decided).await } else { Ok(decided.answers) }
+    if !decided.answers.iter().all(is_new) {
+        return Ok((decided.answers, decided.audits));
+    }
+    let audits = std::mem::take(&mut decided.audits);
+    Ok((write(ground, tx, decided).await?, audits))
 }
 
 async fn look_and_decide(

@@ -51,7 +51,7 @@ fn check_escape(rest: &[u8]) -> Result<&[u8], &'static str> {
     }
 }
 
-/// The code unit of `uXXXX`.
+/// The code unit of a `u` and four digits.
 fn unit(bytes: &[u8]) -> Option<u32> {
     let digits = bytes.strip_prefix(b"u")?.get(..4)?;
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

@@ -73,8 +73,9 @@ impl Epilogue for Noted {
             let noted = std::mem::take(&mut *self.appends.lock().unwrap_or_else(PoisonError::into_inner));
             let noted = noted.into_iter().map(|(prepared, receipt)| (Arc::new(prepared), receipt));
             let (prepared, receipts): (Vec<_>, Vec<_>) = noted.unzip();
-            let answers = commit_together(&self.ground, &tx, &prepared).await?;
-            for (number, (answer, receipt)) in answers.into_iter().zip(receipts).enumerate() {
+            let (answers, audits) = commit_together(&self.ground, &tx, &prepared).await?;
+            self.audit_later(audits);
+            for (answer, receipt) in answers.into_iter().zip(receipts) {
                 self.figures.record(&answer, began);
                 let appended = match answer {
                     Ok(appended) if appended.status == Status::Duplicate => {
@@ -87,10 +88,7 @@ impl Epilogue for Noted {
                     Ok(appended) => {
                         tx.after_commit(Arc::new(move || drop(receipt.appended.set(appended.clone()))))?;
                     }
-                    Err(error) => {
-                        self.audit_later(&prepared[number], &error);
-                        return Err(error.into());
-                    }
+                    Err(error) => return Err(error.into()),
                 }
             }
             Ok(())
@@ -99,33 +97,19 @@ impl Epilogue for Noted {
 }
 
 impl Noted {
-    /// The transaction is rolled back, and its audit row with it: that is written by one of its own.
-    fn audit_later(&self, prepared: &Prepared, error: &Error) {
-        let Error::IdempotencyConflict { key, existing_event_id, existing_position, reason, audit_id } =
-            error
-        else {
-            return;
-        };
-        let event = prepared.events.iter().find(|event| event.new.idempotency_key.as_ref() == Some(key));
-        let Some(event) = event else { return };
-        let row = vec![
-            Value::from(audit_id),
-            Value::from(key),
-            Value::from(event.new.tenant_id.as_deref()),
-            Value::from(reason.as_str()),
-            Value::from(existing_event_id),
-            Value::Int(*existing_position as i64),
-            Value::from(&event.new.event_type),
-            Value::from(event.new.correlation_id.as_deref()),
-        ];
-        let store = self.store.clone();
+    /// The transaction is rolled back, and its audit rows with it: those are written by one of their own.
+    fn audit_later(&self, audits: Vec<Vec<Value>>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if audits.is_empty() {
+            return;
+        }
+        let store = self.store.clone();
         runtime.spawn(async move {
-            let write = async |tx: Tx, row: Vec<Value>| {
+            let write = async |tx: Tx, audits: Vec<Vec<Value>>| {
                 tx.wake(&crate::audits_topic())?;
-                tx.execute(WRITE_AUDIT, &row).await
+                tx.execute_many(WRITE_AUDIT, &audits).await
             };
-            if let Err(error) = store.transact_with(row, write).await {
+            if let Err(error) = store.transact_with(audits, write).await {
                 tracing::warn!(%error, "the audit row of a refused idempotency key was not written");
             }
         });

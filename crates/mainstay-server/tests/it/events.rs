@@ -259,7 +259,7 @@ async fn a_callers_trace_is_kept_with_its_events() {
 }
 
 #[tokio::test]
-async fn a_subscriber_that_does_not_read_costs_little() {
+async fn a_subscriber_that_does_not_read_holds_up_nobody() {
     let place = Place::new(Kind::SqliteFile);
     let server = start(&place).await;
     let big = "x".repeat(60_000);
