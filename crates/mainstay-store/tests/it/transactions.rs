@@ -3,6 +3,7 @@
 use crate::notes::{create_table, ids, insert, with_table};
 use mainstay_store::{Constraint, Error, Isolation, Result, Store, Topic, Tx, params};
 use mainstay_testkit::stores::{Kind, for_each_kind, for_each_lasting_store, for_each_store};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
@@ -191,8 +192,13 @@ fn an_operation_still_running_elsewhere_undoes_the_transaction() {
         // Prepares the statement or leaves that to the one that escapes.
         for is_prepared in [false, true] {
             let store = if is_prepared { store.clone() } else { place.open().await };
+            // Nothing can be answered, however slow this thread is, before the table is free again.
+            let (holder, connection) =
+                tokio_postgres::connect(place.url(), tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            holder.batch_execute("BEGIN; LOCK TABLE notes IN ACCESS EXCLUSIVE MODE").await.unwrap();
             let (sender, mut escaped) = tokio::sync::mpsc::unbounded_channel();
-            let escapes = store.transact_with(sender, async |tx, sender| {
+            let escapes = store.transact_with((sender, Arc::new(holder)), async |tx, (sender, holder)| {
                 tx.query("SELECT 1", &[]).await?;
                 let elsewhere = tx.clone();
                 let mut running = Box::pin(async move { insert(&elsewhere, 1).await });
@@ -202,6 +208,7 @@ fn an_operation_still_running_elsewhere_undoes_the_transaction() {
                 })
                 .await;
                 assert!(sender.send(running).is_ok());
+                tokio::spawn(async move { holder.batch_execute("COMMIT").await });
                 Ok(())
             });
             assert_eq!(escapes.await.unwrap_err().code(), "STORE_TRANSACTION_ESCAPED");
