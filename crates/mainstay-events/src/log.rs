@@ -89,9 +89,10 @@ impl Log {
     }
 
     /// Appends, sharing a transaction with whoever else appends at this moment.
-    pub async fn append(&self, append: impl Into<Append>) -> Result<Appended> {
-        let prepared = self.prepare(append.into())?;
-        self.inner.batcher.append(prepared).await
+    pub fn append(&self, append: impl Into<Append>) -> impl Future<Output = Result<Appended>> + Send + '_ {
+        // Not in the future, which would be a kilobyte larger for it.
+        let prepared = self.prepare(append.into()).map(Arc::new);
+        async move { self.inner.batcher.append(prepared?).await }
     }
 
     /// Appends at the end of a transaction, beside what its author writes: all of it is committed, or nothing. What

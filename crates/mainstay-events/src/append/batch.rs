@@ -77,20 +77,24 @@ impl Batcher {
     }
 
     /// Appends, alone or in company.
-    pub(crate) async fn append(&self, prepared: Prepared) -> Result<Appended> {
+    pub(crate) async fn append(&self, prepared: Arc<Prepared>) -> Result<Appended> {
         let began = Instant::now();
         let answer = self.append_somehow(prepared).await;
         self.0.figures.record(&answer, began);
         answer
     }
 
-    async fn append_somehow(&self, prepared: Prepared) -> Result<Appended> {
-        let prepared = Arc::new(prepared);
+    async fn append_somehow(&self, prepared: Arc<Prepared>) -> Result<Appended> {
         if let Some(recent) = &self.0.ground.recent {
             let answer = self.append_embedded(prepared).await;
             merge_if_due(&self.0.store, recent);
             return answer;
         }
+        // Boxed like the other way that waits: what an append of SQLite never needs shall not make it larger.
+        Box::pin(self.append_shared(prepared)).await
+    }
+
+    async fn append_shared(&self, prepared: Arc<Prepared>) -> Result<Appended> {
         if let Ok(_turn) = self.0.turn.try_lock()
             && self.queue().waiting.is_empty()
         {
@@ -104,7 +108,7 @@ impl Batcher {
         if others < FEW {
             self.run_alone(prepared).await
         } else {
-            self.append_in_company(prepared, Self::ride).await
+            Box::pin(self.append_in_company(prepared, Self::ride)).await
         }
     }
 

@@ -155,6 +155,10 @@ impl<'a> State<'a> {
 
     /// The first receipt, when all of it is there already.
     fn applied_before(&mut self, append: &'a Prepared, facts: &Facts) -> Result<Option<Appended>> {
+        // Either every event has a key, or none.
+        if append.events.iter().all(|event| event.new.idempotency_key.is_none()) {
+            return Ok(None);
+        }
         let mut found: Vec<Option<Box<Event>>> = Vec::new();
         for (event, facts) in append.events.iter().zip(&facts.events) {
             let (tenant, key) = (event.new.tenant_id.as_deref(), event.new.idempotency_key.as_deref());

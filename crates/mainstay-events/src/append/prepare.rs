@@ -10,6 +10,7 @@ use crate::{MAX_EVENTS, MAX_ID_BYTES, MAX_TAGS, MAX_VALUE_BYTES};
 use mainstay_core::keys::{MAX_KEY_BYTES, ScopeKey};
 use mainstay_core::query::{MAX_NAME_BYTES, is_name};
 use sha2::{Digest, Sha256};
+use std::fmt::Display;
 
 /// An append that is fit to be decided.
 #[derive(Debug)]
@@ -49,10 +50,8 @@ impl Prepared {
         if append.events.len() > MAX_EVENTS {
             return Err(Error::TooMany { count: append.events.len() });
         }
-        let events = append.events.into_iter().enumerate().map(|(number, event)| {
-            let field = |name: &str| format!("events[{number}].{name}");
-            check(event, tenant, &field)
-        });
+        let events =
+            append.events.into_iter().enumerate().map(|(number, event)| check(number, event, tenant));
         let events = events.collect::<Result<Vec<_>>>()?;
         check_together(&events)?;
         let condition =
@@ -62,9 +61,19 @@ impl Prepared {
     }
 }
 
-fn check(mut new: NewEvent, tenant: Option<&str>, field: &dyn Fn(&str) -> String) -> Result<PreparedEvent> {
-    name(&field("type"), &new.event_type)?;
-    tags(&field("tags"), &mut new.tags)?;
+/// The name of an event's field, spelt out only when something is wrong with it.
+struct Field(usize, &'static str);
+
+impl Display for Field {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "events[{}].{}", self.0, self.1)
+    }
+}
+
+fn check(number: usize, mut new: NewEvent, tenant: Option<&str>) -> Result<PreparedEvent> {
+    let field = |name| Field(number, name);
+    name(field("type"), &new.event_type)?;
+    tags(field("tags"), &mut new.tags)?;
     let ids = [
         ("eventId", &new.event_id, MAX_ID_BYTES),
         ("correlationId", &new.correlation_id, MAX_ID_BYTES),
@@ -75,38 +84,41 @@ fn check(mut new: NewEvent, tenant: Option<&str>, field: &dyn Fn(&str) -> String
     ];
     for (what, text, most) in ids {
         if let Some(text) = text {
-            plain(&field(what), text, most)?;
+            plain(field(what), text, most)?;
         }
     }
     match (tenant, &new.tenant_id) {
-        (Some(own), Some(given)) if own != given => return Err(Error::Tenant { field: field("tenantId") }),
+        (Some(own), Some(given)) if own != given => {
+            return Err(Error::Tenant { field: field("tenantId").to_string() });
+        }
         (Some(own), None) => new.tenant_id = Some(own.to_owned()),
         _ => {}
     }
     if let Some(stream) = &new.stream {
-        plain(&field("stream.type"), &stream.stream_type, MAX_NAME_BYTES)?;
-        plain(&field("stream.id"), &stream.id, MAX_NAME_BYTES)?;
-        position(&field("stream.expectedVersion"), stream.expected_version)?;
+        plain(field("stream.type"), &stream.stream_type, MAX_NAME_BYTES)?;
+        plain(field("stream.id"), &stream.id, MAX_NAME_BYTES)?;
+        position(field("stream.expectedVersion"), stream.expected_version)?;
     }
     if let Some(scope) = &new.scope {
         let parsed: std::result::Result<ScopeKey, _> = scope.key.parse();
-        let key = parsed.map_err(|source| Error::ScopeKey { field: field("scope.key"), source })?;
+        let key =
+            parsed.map_err(|source| Error::ScopeKey { field: field("scope.key").to_string(), source })?;
         if new.tenant_id.as_ref().is_some_and(|tenant| *tenant != key.tenant_id) {
-            return Err(Error::Tenant { field: field("scope.key") });
+            return Err(Error::Tenant { field: field("scope.key").to_string() });
         }
-        position(&field("scope.expectedVersion"), Some(scope.expected_version))?;
+        position(field("scope.expectedVersion"), Some(scope.expected_version))?;
     }
     if let Some(trace) = &new.trace {
-        trace.validate().map_err(|error| Error::invalid(field("trace"), error.to_string()))?;
+        trace.validate().map_err(|error| Error::invalid(field("trace").to_string(), error.to_string()))?;
     }
     if new.schema_version == 0 || new.schema_version > i32::MAX as u32 {
-        return Err(Error::invalid(field("schemaVersion"), "must be 1 to 2147483647"));
+        return Err(Error::invalid(field("schemaVersion").to_string(), "must be 1 to 2147483647"));
     }
-    value(&field("data"), new.data.get())?;
+    value(field("data"), new.data.get())?;
     if let Some(metadata) = &new.metadata {
-        value(&field("metadata"), metadata.get())?;
+        value(field("metadata"), metadata.get())?;
         if !metadata.get().starts_with('{') {
-            return Err(Error::invalid(field("metadata"), "must be an object"));
+            return Err(Error::invalid(field("metadata").to_string(), "must be an object"));
         }
     }
     let payload =
@@ -162,24 +174,27 @@ pub(crate) fn groups(item: &mainstay_core::query::Item, tenant: Option<&str>, te
     groups.and(tenant.map(|tenant| terms.tenant(tenant)).into_iter().collect())
 }
 
-fn name(field: &str, text: &str) -> Result<()> {
+fn name(field: impl Display, text: &str) -> Result<()> {
     if is_name(text) { Ok(()) } else { Err(bad_text(field, MAX_NAME_BYTES)) }
 }
 
-fn plain(field: &str, text: &str, most: usize) -> Result<()> {
+fn plain(field: impl Display, text: &str, most: usize) -> Result<()> {
     let fits = (1..=most).contains(&text.len()) && !text.contains(char::is_control);
     if fits { Ok(()) } else { Err(bad_text(field, most)) }
 }
 
-fn bad_text(field: &str, most: usize) -> Error {
-    Error::invalid(field, format!("must be 1 to {most} bytes without control characters"))
+fn bad_text(field: impl Display, most: usize) -> Error {
+    Error::invalid(field.to_string(), format!("must be 1 to {most} bytes without control characters"))
 }
 
-fn tags(field: &str, tags: &mut Vec<String>) -> Result<()> {
+fn tags(field: impl Display, tags: &mut Vec<String>) -> Result<()> {
     if tags.len() > MAX_TAGS {
-        return Err(Error::invalid(field, format!("{} tags are more than {MAX_TAGS}", tags.len())));
+        return Err(Error::invalid(
+            field.to_string(),
+            format!("{} tags are more than {MAX_TAGS}", tags.len()),
+        ));
     }
-    tags.iter().enumerate().try_for_each(|(number, tag)| name(&format!("{field}[{number}]"), tag))?;
+    tags.iter().enumerate().try_for_each(|(number, tag)| name(format_args!("{field}[{number}]"), tag))?;
     if tags.len() > 1 {
         let mut seen = std::collections::HashSet::new();
         tags.retain(|tag| seen.insert(tag.clone()));
@@ -188,20 +203,20 @@ fn tags(field: &str, tags: &mut Vec<String>) -> Result<()> {
 }
 
 /// Positions and versions are kept in signed columns.
-fn position(field: &str, number: Option<u64>) -> Result<()> {
+fn position(field: impl Display, number: Option<u64>) -> Result<()> {
     match number {
         Some(number) if i64::try_from(number).is_err() => {
-            Err(Error::invalid(field, "is larger than any position"))
+            Err(Error::invalid(field.to_string(), "is larger than any position"))
         }
         _ => Ok(()),
     }
 }
 
-fn value(field: &str, text: &str) -> Result<()> {
+fn value(field: impl Display, text: &str) -> Result<()> {
     if text.len() > MAX_VALUE_BYTES {
-        return Err(Error::TooLarge { field: field.to_owned(), bytes: text.len() });
+        return Err(Error::TooLarge { field: field.to_string(), bytes: text.len() });
     }
-    json::check(text).map_err(|reason| Error::invalid(field, reason))
+    json::check(text).map_err(|reason| Error::invalid(field.to_string(), reason))
 }
 
 /// What must be the same when an idempotency key is used again: where the event belongs, what it is, and its data in

@@ -96,9 +96,17 @@ pub(crate) async fn insert_new_terms(tx: &Tx, values: &[Value]) -> Result<()> {
 }
 
 async fn insert(tx: &Tx, statements: &Sized, columns: usize, values: &[Value]) -> Result<()> {
+    if let Some(index) = whole(values, columns) {
+        return tx.execute(&statements.0[index], values).await.map(drop);
+    }
     let executions = slices(values, columns).map(|(index, piece)| tx.execute(&statements.0[index], piece));
     // Sent one behind another, without waiting for answers in between.
     try_join_all(executions).await.map(drop)
+}
+
+/// The index of the size that takes all of `values`, if one does.
+fn whole(values: &[Value], columns: usize) -> Option<usize> {
+    SIZES.iter().position(|rows| rows * columns == values.len())
 }
 
 /// The pieces of `values`, rows of so many columns, each with the index of its size.
@@ -125,6 +133,9 @@ pub(super) async fn query_each(
     columns: usize,
     values: &[Value],
 ) -> Result<Vec<Row>> {
+    if let Some(index) = whole(values, columns) {
+        return tx.query(&statements.0[index], values).await;
+    }
     let queries = slices(values, columns).map(|(index, piece)| tx.query(&statements.0[index], piece));
     Ok(try_join_all(queries).await?.into_iter().flatten().collect())
 }

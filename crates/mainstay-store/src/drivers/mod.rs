@@ -59,7 +59,8 @@ impl Driver {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(driver) => driver.transact(work, manner.limit, under_way).await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(driver) => driver.transact(work, manner).await,
+            // Boxed, so that a transaction of SQLite, which is all done in microseconds, is not as large as this.
+            Self::Postgres(driver) => Box::pin(driver.transact(work, manner)).await,
         }
     }
 
@@ -73,7 +74,7 @@ impl Driver {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(driver) => driver.read(work, manner.limit).await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(driver) => driver.read(work, manner).await,
+            Self::Postgres(driver) => Box::pin(driver.read(work, manner)).await,
         }
     }
 

@@ -12,8 +12,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// SQLite's own default: 4 MiB of log.
+/// SQLite's own default: 4 MiB of log. Small commits feel it when the log is longer than that.
 const STEP_PAGES: i64 = 1_000;
+/// Where commits are large: pages that change with every commit are copied a quarter as often, and so are the syncs that
+/// all callers wait behind.
+const LONG_STEP_PAGES: i64 = 4_000;
+/// Pages that make a commit a large one.
+const MANY_PAGES: i64 = 6;
 /// What can be copied while the writer waits, well within 5 ms on a disk that deserves the name.
 const FEW_PAGES: i64 = 64;
 /// When the writer makes more than this while we copy, a longer hold is the lesser evil.
@@ -29,7 +34,10 @@ const YOUNG: Duration = Duration::from_secs(1);
 pub(super) struct WalWatch {
     figures: Arc<Figures>,
     pages: AtomicI64,
-    due_at_pages: AtomicI64,
+    /// How long the log was when a checkpoint was asked for the last time.
+    asked_at_pages: AtomicI64,
+    /// Commits since then.
+    commits: AtomicI64,
     signal: Mutex<Signal>,
     changed: Condvar,
 }
@@ -42,11 +50,11 @@ struct Signal {
 
 impl WalWatch {
     pub(super) fn new(figures: Arc<Figures>) -> Self {
-        let due_at_pages = AtomicI64::new(STEP_PAGES);
         Self {
             figures,
             pages: AtomicI64::new(0),
-            due_at_pages,
+            asked_at_pages: AtomicI64::new(0),
+            commits: AtomicI64::new(0),
             signal: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -63,11 +71,16 @@ impl WalWatch {
     fn committed(&self, pages: i64) {
         self.figures.wal_bytes.set(pages * PAGE_BYTES);
         self.pages.store(pages, Ordering::Relaxed);
-        if pages >= self.due_at_pages.load(Ordering::Relaxed) {
-            self.due_at_pages.store(pages + STEP_PAGES, Ordering::Relaxed);
+        let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
+        let grown = pages - self.asked_at_pages.load(Ordering::Relaxed);
+        let step = if grown >= commits * MANY_PAGES { LONG_STEP_PAGES } else { STEP_PAGES };
+        let has_started_over = grown < 0;
+        if has_started_over || grown >= step {
+            self.asked_at_pages.store(if has_started_over { 0 } else { pages }, Ordering::Relaxed);
+            self.commits.store(0, Ordering::Relaxed);
+        }
+        if grown >= step {
             self.tell(|signal| signal.is_due = true);
-        } else if pages < STEP_PAGES {
-            self.due_at_pages.store(STEP_PAGES, Ordering::Relaxed);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use mainstay_core::measure::Gauge;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A queue of jobs. Its length is bounded by the gate that callers pass first.
 pub(super) struct Queue {
@@ -50,8 +51,13 @@ impl Queue {
         job
     }
 
-    /// Waits for a job without taking it; false once the queue is closed and empty.
-    pub(super) fn is_filled(&self) -> bool {
+    /// Waits for a job without taking it; false once the queue is closed and empty. Before it sleeps it looks out for
+    /// one for a moment, since falling asleep and being woken takes longer than that.
+    pub(super) fn is_filled(&self, moment: Duration) -> bool {
+        let began = Instant::now();
+        while (self.length)(&self.figures).get() == 0 && began.elapsed() < moment {
+            std::thread::yield_now();
+        }
         !self.wait_for_job().jobs.is_empty()
     }
 

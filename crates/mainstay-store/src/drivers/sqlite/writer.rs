@@ -32,6 +32,9 @@ const INLINE_LIMIT: Duration = Duration::from_millis(2);
 /// How many groups are run carefully after one was spoilt: where members fail, more of them will.
 const CAREFUL_GROUPS: u32 = 64;
 
+/// How long the writer looks out for the next group: whoever was answered often comes again at once.
+const LOOKING_OUT: Duration = Duration::from_micros(50);
+
 /// The connection that writes.
 pub(super) struct Writer {
     session: Session,
@@ -124,11 +127,12 @@ impl Writer {
         true
     }
 
-    /// Runs `first` and whatever `next` yields in one transaction.
-    fn run_group(&mut self, first: Box<dyn Job>, mut next: impl FnMut() -> Option<Box<dyn Job>>) {
+    /// Runs `first` and whatever `next` yields in one transaction; how many they were.
+    fn run_group(&mut self, first: Box<dyn Job>, mut next: impl FnMut() -> Option<Box<dyn Job>>) -> usize {
         let began = Instant::now();
         if let Err(error) = self.begin() {
-            return self.refuse(first, error);
+            self.refuse(first, error);
+            return 0;
         }
         let mut members: Vec<Box<dyn Job>> = Vec::new();
         let mut upcoming = Some(first);
@@ -155,13 +159,16 @@ impl Writer {
         }
         if members.is_empty() {
             // Everyone who waited has gone away.
-            return self.roll_back();
+            self.roll_back();
+            return 0;
         }
         let lost = || Failure::RolledBack(Error::Io("the shared transaction was lost".to_owned()));
         let ended = if is_intact { self.commit() } else { Err(lost()) };
-        self.figures.group_size.record(members.len() as u64);
+        let count = members.len();
+        self.figures.group_size.record(count as u64);
         self.conclude(members, ended);
         self.remember(began);
+        count
     }
 
     fn remember(&mut self, began: Instant) {
@@ -325,11 +332,13 @@ pub(super) fn work(shared: &Shared, runtime: &tokio::runtime::Handle, wal: &WalW
     let _context = runtime.enter();
     // Whatever ends this thread, nobody may wait for it in vain.
     let _stop = super::StopOnExit { shared, wal: Some(wal) };
-    while shared.writes.is_filled() {
+    let mut moment = Duration::ZERO;
+    while shared.writes.is_filled(moment) {
         // The place first, then the job: while somebody else writes, everyone waits in the queue.
         let mut writer = shared.lock_writer();
         if let Some(first) = shared.writes.next() {
-            writer.run_group(first, || shared.writes.next());
+            let members = writer.run_group(first, || shared.writes.next());
+            moment = if members > 1 { LOOKING_OUT } else { Duration::ZERO };
         }
     }
 }
