@@ -1,0 +1,1 @@
+//! The workshop: functions that are carried out durably.
