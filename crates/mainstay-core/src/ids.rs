@@ -29,6 +29,8 @@ pub enum Kind {
     Decision,
     /// `ida_…`: the audit row of a refused reuse of an idempotency key.
     IdempotencyAudit,
+    /// `work_…`: an item of work.
+    Work,
 }
 
 impl fmt::Display for Kind {
@@ -42,6 +44,7 @@ impl fmt::Display for Kind {
             Self::Approval => "apr",
             Self::Decision => "dec",
             Self::IdempotencyAudit => "ida",
+            Self::Work => "work",
         })
     }
 }
@@ -104,6 +107,7 @@ impl FromStr for Id {
             "apr" => Kind::Approval,
             "dec" => Kind::Decision,
             "ida" => Kind::IdempotencyAudit,
+            "work" => Kind::Work,
             other => Kind::Event(Context::new(other.strip_suffix("_event").ok_or(IdError::BadPrefix)?)?),
         };
         let uuid = Uuid::try_parse(tail).map_err(|_| IdError::BadUuid)?;
@@ -196,6 +200,7 @@ mod tests {
             (Kind::Approval, "apr_"),
             (Kind::Decision, "dec_"),
             (Kind::IdempotencyAudit, "ida_"),
+            (Kind::Work, "work_"),
         ] {
             let id = ids.make(kind);
             assert!(id.to_string().starts_with(prefix), "{id}");

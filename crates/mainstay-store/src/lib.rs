@@ -32,6 +32,7 @@
 compile_error!("mainstay-store needs at least one of its drivers: enable feature `sqlite` or `postgres`");
 
 pub mod backup;
+mod bulk;
 mod drivers;
 mod epilogue;
 mod error;
@@ -48,6 +49,7 @@ mod tx;
 mod value;
 mod wakeups;
 
+pub use bulk::Bulk;
 #[cfg(feature = "postgres")]
 pub use drivers::postgres::Lent;
 pub use epilogue::{AfterCommit, Ending, Epilogue};
@@ -56,6 +58,6 @@ pub use figures::Figures;
 pub use location::Location;
 pub use options::{Durability, Isolation, Options, defaults};
 pub use store::Store;
-pub use tx::Tx;
+pub use tx::{Hold, Tx};
 pub use value::{ColumnIndex, FromValue, Row, Value};
 pub use wakeups::{Listener, Topic};

@@ -14,6 +14,25 @@ pub struct Tx {
     pub(crate) epilogues: Epilogues,
 }
 
+/// How rows are held against other transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Nobody else may hold or change them.
+    Alone,
+    /// Nobody may delete them; what they say, but not their key, may change.
+    InPlace,
+}
+
+#[cfg(feature = "postgres")]
+impl Hold {
+    fn clause(self) -> &'static str {
+        match self {
+            Self::Alone => "FOR UPDATE",
+            Self::InPlace => "FOR KEY SHARE",
+        }
+    }
+}
+
 /// The driver behind a [`Tx`].
 #[derive(Debug, Clone)]
 pub(crate) enum Link {
@@ -70,6 +89,20 @@ impl Tx {
     /// Runs a statement that yields exactly one row.
     pub async fn query_one(&self, sql: &str, params: &[Value]) -> Result<Row> {
         self.query_optional(sql, params).await?.ok_or(Error::RowCount(0))
+    }
+
+    /// As [`query`](Self::query), and holds the rows until the transaction ends. On SQLite every transaction has the
+    /// writer to itself already.
+    pub async fn query_holding(&self, sql: &str, params: &[Value], hold: Hold) -> Result<Vec<Row>> {
+        match &self.link {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => {
+                let _ = hold;
+                handle.query(sql, params)
+            }
+            #[cfg(feature = "postgres")]
+            Link::Postgres(handle) => handle.query(&format!("{sql} {}", hold.clause()), params).await,
+        }
     }
 
     /// Wakes the listeners of `topic`, on every node, once this transaction has committed.

@@ -1,1 +1,54 @@
-//! The workshop: functions that are carried out durably.
+//! The workshop: functions that are carried out durably, in pools.
+//!
+//! # What holds
+//! - An item that was enqueued in a committed transaction ends exactly once: success, failed or canceled. Its
+//!   `onComplete` runs exactly once if it is a mutation, and at least once otherwise.
+//! - A mutation's effect, its completion and the work it enqueues are one transaction.
+//! - Items of one key run one at a time and in order, across retries, nodes and crashes.
+//! - Whoever lost its lease can change nothing.
+//! - What ends failed is kept, with all that is needed to try it again.
+
+mod claim;
+mod directory;
+mod engine;
+mod enqueue;
+mod error;
+mod figures;
+mod functions;
+mod item;
+mod keys;
+mod lease;
+mod letters;
+mod next;
+mod pool;
+mod schema;
+mod settle;
+mod status;
+mod work;
+
+pub use engine::Engine;
+pub use enqueue::{Enqueued, Receipt};
+pub use error::{CODES, Error, Result};
+pub use figures::Figures;
+pub use functions::{ActionAnswer, Call, Cancel, FunctionKind, Functions, Running};
+pub use item::{Attempted, NewWork, OnComplete, WorkResult};
+pub use letters::{Letter, LetterFilter, LetterStatus};
+pub use mainstay_core::failure::{Class, Failure};
+pub use mainstay_core::retry::RetryPolicy;
+pub use pool::{Depth, Pool, PoolStatus};
+pub use schema::COMPONENT;
+pub use status::{Canceled, Native, State, Status};
+pub use work::Work;
+
+/// Longest args, context and return value.
+pub const MAX_VALUE_BYTES: usize = 64 << 10;
+/// Longest key.
+pub const MAX_KEY_BYTES: usize = 512;
+/// Longest name of a pool, a function or a cron.
+pub const MAX_NAME_BYTES: usize = 128;
+/// Most items of one call.
+pub const MAX_BATCH: usize = 10_000;
+/// Most completions that may lead to each other.
+pub const MAX_DEPTH: u32 = 32;
+/// Most rows of one page.
+pub const MAX_PAGE: usize = 1_000;

@@ -6,7 +6,7 @@
 //! length of the log, needs no statistics, and is one statement (a recursive query) on both databases.
 
 use super::recent::View;
-use super::sql::{LATEST, query_each};
+use super::sql::LATEST;
 use mainstay_store::{Result, Tx, Value};
 use std::fmt::Write;
 
@@ -85,7 +85,7 @@ pub(crate) async fn latest(tx: &Tx, view: &View, probes: &[Probe]) -> Result<Vec
         }
         return Ok(found);
     }
-    for row in query_each(tx, &LATEST, 4, &values).await? {
+    for row in LATEST.query(tx, &values).await? {
         let number: u64 = row.get(0)?;
         found[number as usize] = row.get(1)?;
     }

@@ -1,0 +1,126 @@
+//! Statements over many rows: few of them, and of few sizes.
+
+use crate::{Result, Row, Tx, Value};
+use futures_util::future::try_join_all;
+
+/// How many rows one statement takes. Few sizes, so that few statements are prepared.
+const SIZES: [usize; 3] = [64, 8, 1];
+
+/// A statement that takes any number of rows, as one text for each of a few sizes. Make it once and keep it.
+///
+/// ```
+/// use mainstay_store::{Bulk, Value};
+/// use std::sync::LazyLock;
+///
+/// static INSERT: LazyLock<Bulk> =
+///     LazyLock::new(|| Bulk::insert("INSERT INTO notes (id, text) VALUES {rows} ON CONFLICT DO NOTHING", 2));
+/// ```
+#[derive(Debug)]
+pub struct Bulk {
+    texts: [String; SIZES.len()],
+    columns: usize,
+}
+
+impl Bulk {
+    /// A statement whose `{rows}` becomes `($1, $2), ($3, $4)` and so on, with rows of so many columns.
+    pub fn insert(template: &str, columns: usize) -> Self {
+        Self::new(columns, |rows| template.replace("{rows}", &tuples(rows, columns, false)))
+    }
+
+    /// As [`insert`](Self::insert), for rows of whole numbers that stand where their type cannot be seen, as in a
+    /// `VALUES` of its own.
+    pub fn numbers(template: &str, columns: usize) -> Self {
+        Self::new(columns, |rows| template.replace("{rows}", &tuples(rows, columns, true)))
+    }
+
+    /// A statement whose `{values}` becomes `$1, $2, $3` and so on, as in `id IN ({values})`.
+    pub fn list(template: &str) -> Self {
+        Self::new(1, |rows| {
+            let places: Vec<String> = (1..=rows).map(|number| format!("${number}")).collect();
+            template.replace("{values}", &places.join(", "))
+        })
+    }
+
+    fn new(columns: usize, text: impl Fn(usize) -> String) -> Self {
+        Self { texts: SIZES.map(text), columns }
+    }
+
+    /// Runs it for all rows of `values`, which stand one behind another; how many rows were changed.
+    pub async fn execute(&self, tx: &Tx, values: &[Value]) -> Result<u64> {
+        if let Some(text) = self.whole(values) {
+            return tx.execute(text, values).await;
+        }
+        // Sent one behind another, without waiting for answers in between.
+        let executions = self.pieces(values).map(|(text, piece)| tx.execute(text, piece));
+        Ok(try_join_all(executions).await?.into_iter().sum())
+    }
+
+    /// Runs it as a query over all rows of `values`.
+    pub async fn query(&self, tx: &Tx, values: &[Value]) -> Result<Vec<Row>> {
+        if let Some(text) = self.whole(values) {
+            return tx.query(text, values).await;
+        }
+        let queries = self.pieces(values).map(|(text, piece)| tx.query(text, piece));
+        Ok(try_join_all(queries).await?.into_iter().flatten().collect())
+    }
+
+    /// The text that takes all of `values`, if one does.
+    fn whole(&self, values: &[Value]) -> Option<&str> {
+        let index = SIZES.iter().position(|rows| rows * self.columns == values.len())?;
+        Some(&self.texts[index])
+    }
+
+    /// The pieces of `values`, each with the text that takes it.
+    fn pieces<'a>(&'a self, values: &'a [Value]) -> impl Iterator<Item = (&'a str, &'a [Value])> {
+        let mut from = 0;
+        sizes(values.len() / self.columns).map(move |index| {
+            let to = from + SIZES[index] * self.columns;
+            let piece = &values[from..to];
+            from = to;
+            (self.texts[index].as_str(), piece)
+        })
+    }
+}
+
+/// Cuts `count` rows into pieces: the index of each one's size.
+fn sizes(mut count: usize) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let index = SIZES.iter().position(|size| *size <= count)?;
+        count -= SIZES[index];
+        Some(index)
+    })
+}
+
+/// `($1, $2), ($3, $4)` and so on.
+fn tuples(rows: usize, columns: usize, cast: bool) -> String {
+    let place =
+        |number: usize| if cast { format!("CAST(${number} AS BIGINT)") } else { format!("${number}") };
+    let row = |row: usize| {
+        let places: Vec<String> = (1..=columns).map(|column| place(row * columns + column)).collect();
+        format!("({})", places.join(", "))
+    };
+    (0..rows).map(row).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_count_is_cut_into_few_pieces() {
+        for count in 0..300 {
+            let cut: Vec<usize> = sizes(count).map(|index| SIZES[index]).collect();
+            assert_eq!(cut.iter().sum::<usize>(), count);
+            assert!(cut.len() <= count / 64 + 14);
+        }
+    }
+
+    #[test]
+    fn places_are_numbered_through() {
+        let insert = Bulk::insert("INSERT INTO t (a, b) VALUES {rows}", 2);
+        assert_eq!(insert.texts[2], "INSERT INTO t (a, b) VALUES ($1, $2)");
+        assert!(insert.texts[1].ends_with("($13, $14), ($15, $16)"));
+        assert!(Bulk::list("a IN ({values})").texts[1].ends_with("$7, $8)"));
+        assert!(Bulk::numbers("{rows}", 1).texts[2].contains("CAST($1 AS BIGINT)"));
+    }
+}
