@@ -207,10 +207,7 @@ impl Functions {
                 returned(&value).map_err(refused)
             })
         };
-        self.0.insert(
-            name.into(),
-            Function { body: Body::Mutation(Arc::new(body)), check: checking::<A>() },
-        );
+        self.0.insert(name.into(), Function { body: Body::Mutation(Arc::new(body)), check: checking::<A>() });
         self
     }
 

@@ -131,7 +131,8 @@ impl NewWork {
         if let Some(on_complete) = &self.on_complete {
             name(&field("onComplete"), on_complete)?;
         }
-        let keys = [("key", self.key.as_deref()), ("dedupe.key", self.dedupe.as_ref().map(|(key, _)| &**key))];
+        let keys =
+            [("key", self.key.as_deref()), ("dedupe.key", self.dedupe.as_ref().map(|(key, _)| &**key))];
         for (what, key) in keys {
             if key.is_some_and(|key| {
                 !(1..=MAX_KEY_BYTES).contains(&key.len()) || key.contains(char::is_control)
@@ -144,7 +145,8 @@ impl NewWork {
             return Err(Error::invalid(field("runAfter"), "must be neither negative nor millennia away"));
         }
         for (what, value) in [("args", Some(&self.args)), ("context", self.context.as_ref())] {
-            if let Some(bytes) = value.map(|value| value.get().len()).filter(|bytes| *bytes > MAX_VALUE_BYTES) {
+            if let Some(bytes) = value.map(|value| value.get().len()).filter(|bytes| *bytes > MAX_VALUE_BYTES)
+            {
                 return Err(Error::TooLarge { field: field(what), bytes });
             }
         }

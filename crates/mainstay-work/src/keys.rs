@@ -9,8 +9,8 @@ use futures_util::future::try_join_all;
 use mainstay_store::{Hold, Result, Tx, Value, params};
 use std::collections::BTreeMap;
 
-const ENTER: &str = "INSERT INTO mainstay_work_keys (pool, work_key, behind) VALUES ($1, $2, $3 - 1) \
-     ON CONFLICT (pool, work_key) DO UPDATE SET behind = mainstay_work_keys.behind + $3 RETURNING behind";
+const ENTER: &str = "INSERT INTO mainstay_work_keys (pool, work_key, behind) VALUES ($1, $2, CAST($3 AS BIGINT) - 1) \
+     ON CONFLICT (pool, work_key) DO UPDATE SET behind = mainstay_work_keys.behind + CAST($3 AS BIGINT) RETURNING behind";
 const BEHIND: &str = "SELECT behind FROM mainstay_work_keys WHERE pool = $1 AND work_key = $2";
 const LEAVE: &str = "DELETE FROM mainstay_work_keys WHERE pool = $1 AND work_key = $2";
 const ADVANCE: &str = "UPDATE mainstay_work_keys SET behind = behind - 1 WHERE pool = $1 AND work_key = $2";
@@ -31,11 +31,7 @@ pub(crate) async fn enter(
 }
 
 /// Lets the next item of each key come to the front; how many did, as rows to be written.
-pub(crate) async fn release(
-    tx: &Tx,
-    keys: &BTreeMap<(i64, String), i64>,
-    now_ms: i64,
-) -> Result<Vec<Value>> {
+pub(crate) async fn release(tx: &Tx, keys: &BTreeMap<(i64, String), i64>, now_ms: i64) -> Result<Vec<Value>> {
     let release = keys.keys().map(|(pool, key)| release_one(tx, *pool, key, now_ms));
     Ok(try_join_all(release).await?.into_iter().flatten().flatten().collect())
 }

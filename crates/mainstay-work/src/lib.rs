@@ -20,7 +20,7 @@ mod keys;
 mod lease;
 mod letters;
 mod next;
-mod pool;
+pub mod pool;
 mod schema;
 mod settle;
 mod status;

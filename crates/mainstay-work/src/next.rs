@@ -33,7 +33,9 @@ pub(crate) enum Outcome {
 pub(crate) enum Next {
     End(WorkResult),
     /// It waits for so long.
-    Retry { after_ms: i64 },
+    Retry {
+        after_ms: i64,
+    },
     /// It may be taken at once.
     Again,
 }

@@ -102,7 +102,7 @@ impl Pool {
         if self.rate_per_second.is_some_and(|rate| !(1..=MAX_RATE).contains(&rate)) {
             return Err(Error::invalid("ratePerSecond", format!("must be 1 to {MAX_RATE}")));
         }
-        self.retry.validate().map_err(|error| Error::invalid("retry", error.to_string()))
+        Ok(())
     }
 
     /// The pools that the platform itself uses (item 271): at once, executions, first wait.
@@ -116,8 +116,11 @@ impl Pool {
             ("sagaPool", 10, 3, 250),
             ("fanoutPool", 10, 3, 250),
         ];
+        let usual = RetryPolicy::default();
         let make = |(name, at_once, max_attempts, initial_backoff_ms): (&str, u32, u32, u64)| {
-            let retry = RetryPolicy { max_attempts, initial_backoff_ms, ..RetryPolicy::default() };
+            let retry =
+                RetryPolicy::new(max_attempts, initial_backoff_ms, usual.base(), usual.max_backoff_ms());
+            let retry = retry.expect("constants that fit");
             let level = if name == "eventReplayPool" { LogLevel::Info } else { LogLevel::default() };
             Self::new(name).max_parallelism(at_once).retry(retry).log_level(level)
         };

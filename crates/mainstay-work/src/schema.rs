@@ -157,16 +157,17 @@ const SLOTS: &str = "CREATE TABLE mainstay_slots (
     PRIMARY KEY (pool, lease))";
 
 const BATCHES_BY_LEASE: &str = "CREATE INDEX mainstay_batches_by_lease ON mainstay_batches (lease)";
-const MARKS: &str = "CREATE TABLE mainstay_batch_marks (batch BIGINT NOT NULL PRIMARY KEY, done BLOB NOT NULL)";
+const MARKS: &str =
+    "CREATE TABLE mainstay_batch_marks (batch BIGINT NOT NULL PRIMARY KEY, done BLOB NOT NULL)";
 const MARKS_POSTGRES: &str =
     "CREATE TABLE mainstay_batch_marks (batch BIGINT NOT NULL PRIMARY KEY, done BYTEA NOT NULL)";
 
 const LETTERS_BY_ID: &str = "CREATE UNIQUE INDEX mainstay_letters_by_id ON mainstay_letters (id)";
-const LETTERS_BY_STATUS: &str = "CREATE INDEX mainstay_letters_by_status ON mainstay_letters (status, number)";
+const LETTERS_BY_STATUS: &str =
+    "CREATE INDEX mainstay_letters_by_status ON mainstay_letters (status, number)";
 
 const TOTALS: &str = "CREATE TABLE mainstay_pool_totals (
     pool BIGINT NOT NULL PRIMARY KEY,
-    up_to BIGINT NOT NULL,
     pending BIGINT NOT NULL,
     started BIGINT NOT NULL,
     ended BIGINT NOT NULL)";

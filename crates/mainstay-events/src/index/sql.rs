@@ -3,8 +3,9 @@
 use mainstay_store::{Bulk, Result, Row, Tx, Value};
 use std::sync::LazyLock;
 
-static INSERT_EVENTS: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::insert("INSERT INTO mainstay_events (position, header, payload) VALUES {rows}", 3));
+static INSERT_EVENTS: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::insert("INSERT INTO mainstay_events (position, header, payload) VALUES {rows}", 3)
+});
 
 static INSERT_TERMS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::insert("INSERT INTO mainstay_event_terms (term, position) VALUES {rows} ON CONFLICT DO NOTHING", 2)

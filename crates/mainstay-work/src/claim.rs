@@ -1,0 +1,300 @@
+//! Taking items: as many as may run, the most urgent first.
+//!
+//! Claims of one pool are made one after another on all nodes, under the pool's lock; that is what makes `maxParallelism`
+//! hold, and it is held for a few statements only. What was taken leaves the table of what waits and is kept in a batch,
+//! so that a claim never passes by what others work on.
+
+use crate::enqueue::{change, uuid};
+use crate::item::Item;
+use crate::lease;
+use crate::pool::Pool;
+use crate::work::Ground;
+use mainstay_store::{Result, Tx, Value, params};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Most items of one claim: beyond this the cost of a commit is spread thin already.
+pub(crate) const MAX_CLAIM: usize = 500;
+
+/// Who wants how much.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) pool: i64,
+    pub(crate) lease: i64,
+    /// Lanes in groups of the same priority.
+    pub(crate) lanes: Arc<Vec<Vec<i64>>>,
+    /// How many of the lease's items run already.
+    pub(crate) running: usize,
+    pub(crate) most: usize,
+}
+
+/// An item that was taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Taken {
+    pub(crate) id: Uuid,
+    pub(crate) item: Item,
+    /// Where it stands in its batch.
+    pub(crate) index: usize,
+}
+
+/// What was taken together.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) batch: i64,
+    pub(crate) size: usize,
+    /// A bit for each item that has ended.
+    pub(crate) done: Vec<u8>,
+}
+
+impl Held {
+    pub(crate) fn is_done(&self, index: usize) -> bool {
+        self.done.get(index / 8).is_some_and(|byte| byte & (1 << (index % 8)) != 0)
+    }
+
+    /// The same with these items ended too; nothing when that are all.
+    pub(crate) fn with_done(&self, indices: impl Iterator<Item = usize>) -> Option<Vec<u8>> {
+        let mut done = self.done.clone();
+        done.resize(self.size.div_ceil(8), 0);
+        indices.for_each(|index| done[index / 8] |= 1 << (index % 8));
+        let ended: u32 = done.iter().map(|byte| byte.count_ones()).sum();
+        (ended as usize != self.size).then_some(done)
+    }
+}
+
+/// What came of a claim.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Claimed {
+    pub(crate) taken: Vec<Taken>,
+    pub(crate) held: Option<Held>,
+    pub(crate) now_ms: i64,
+    /// How the pool is set at this moment.
+    pub(crate) settings: Option<Arc<Pool>>,
+    /// Whether there may be more that could be taken at once.
+    pub(crate) is_more: bool,
+    /// The rate lets the next one start so much later.
+    pub(crate) wait_ms: Option<i64>,
+}
+
+const STATE: &str = "SELECT name, settings, is_paused, started_until FROM mainstay_pools WHERE number = $1";
+const SLOTS: &str = "SELECT lease, slots, is_short FROM mainstay_slots WHERE pool = $1";
+const SET_SLOTS: &str = "INSERT INTO mainstay_slots (pool, lease, slots, is_short) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (pool, lease) DO UPDATE SET slots = excluded.slots, is_short = excluded.is_short";
+const SET_STARTED: &str = "UPDATE mainstay_pools SET started_until = $2 WHERE number = $1";
+const KEEP: &str = "INSERT INTO mainstay_batches (lease, pool, taken_at, ids, items) VALUES ($1, $2, $3, $4, $5) \
+     RETURNING number";
+
+/// Takes what may be taken.
+pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claimed> {
+    tx.lock(&format!("mainstay.work.pool.{}", wish.pool)).await?;
+    let now_ms = lease::fence(tx, wish.lease).await?;
+    let row = tx.query_one(STATE, params![wish.pool]).await?;
+    let settings = ground.settings(row.get(0)?, row.get(1)?)?;
+    let is_paused: bool = row.get(2)?;
+    let mut claimed = Claimed { now_ms, settings: Some(settings.clone()), ..Claimed::default() };
+    let mut most = if is_paused { 0 } else { wish.most.min(MAX_CLAIM) };
+    let rate = settings.rate_per_second.map(|rate| Rate { per_second: rate.into(), until_us: 0 });
+    let mut rate = match rate {
+        Some(rate) => Some(Rate { until_us: row.get(3)?, ..rate }),
+        None => None,
+    };
+    if let Some(rate) = &rate {
+        let allowed = rate.allowed(now_ms);
+        claimed.wait_ms = (allowed < most).then(|| rate.wait_ms(now_ms));
+        most = most.min(allowed);
+    }
+    let share = share(tx, wish, settings.max_parallelism as usize, most).await?;
+    most = most.min(share.allowed);
+    let rows = take(tx, &wish.lanes, most).await?;
+    let count = rows.len();
+    claimed.is_more = count == most && most > 0 && claimed.wait_ms.is_none();
+    // Somebody who wants and gets nothing must be heard, but only if there is something to be had.
+    let is_short = share.is_short
+        && count == share.allowed
+        && (count > 0 || (!is_paused && is_any_ready(tx, &wish.lanes).await?));
+    share.settle(tx, wish, count, is_short).await?;
+    if count == 0 {
+        return Ok(claimed);
+    }
+    let (mut ids, mut items) = (Vec::with_capacity(count * 16), String::from("["));
+    for (index, (id, item)) in rows.iter().enumerate() {
+        ids.extend(id.as_bytes());
+        if index > 0 {
+            items.push(',');
+        }
+        items.push_str(item);
+    }
+    items.push(']');
+    let kept = tx.query_one(KEEP, params![wish.lease, wish.pool, now_ms, ids, items]).await?;
+    claimed.held = Some(Held { batch: kept.get(0)?, size: count, done: Vec::new() });
+    if let Some(rate) = &mut rate {
+        rate.start(now_ms, count);
+        tx.execute(SET_STARTED, params![wish.pool, rate.until_us]).await?;
+    }
+    change(tx, wish.pool, now_ms, -(count as i64), count as i64, 0).await?;
+    for (index, (id, item)) in rows.into_iter().enumerate() {
+        let item = serde_json::from_str(&item).map_err(mainstay_store::Error::application)?;
+        claimed.taken.push(Taken { id, item, index });
+    }
+    Ok(claimed)
+}
+
+/// The items of a batch that was kept.
+pub(crate) fn unpack(ids: &[u8], items: &str) -> Result<Vec<Taken>> {
+    let items: Vec<Item> = serde_json::from_str(items).map_err(mainstay_store::Error::application)?;
+    let ids = ids.chunks_exact(16).map(uuid);
+    Ok(ids.zip(items).enumerate().map(|(index, (id, item))| Taken { id, item, index }).collect())
+}
+
+async fn take(tx: &Tx, lanes: &[Vec<i64>], most: usize) -> Result<Vec<(Uuid, String)>> {
+    let mut taken: Vec<(Uuid, String)> = Vec::new();
+    for group in lanes {
+        if taken.len() >= most {
+            break;
+        }
+        let mut params: Vec<Value> = vec![Value::Int((most - taken.len()) as i64)];
+        params.extend(group.iter().map(|lane| Value::Int(*lane)));
+        let mut rows = Vec::new();
+        for row in tx.query(&take_sql(group.len()), &params).await? {
+            rows.push((row.get::<i64>(0)?, uuid(row.get(1)?), row.get::<String>(2)?));
+        }
+        // A deletion gives its rows back in any order.
+        rows.sort_unstable_by_key(|(place, _, _)| *place);
+        taken.extend(rows.into_iter().map(|(_, id, item)| (id, item)));
+    }
+    Ok(taken)
+}
+
+/// `$1` how many, `$2…` the lanes.
+fn take_sql(lanes: usize) -> String {
+    let front = |lane: usize| {
+        format!(
+            "SELECT place FROM mainstay_work WHERE lane = ${} AND state = 0 ORDER BY place LIMIT $1",
+            lane + 2
+        )
+    };
+    let places = if lanes == 1 {
+        front(0)
+    } else {
+        let fronts: Vec<String> =
+            (0..lanes).map(|lane| format!("SELECT place FROM ({}) AS front_{lane}", front(lane))).collect();
+        format!("SELECT place FROM ({}) AS fronts ORDER BY place LIMIT $1", fronts.join(" UNION ALL "))
+    };
+    format!("DELETE FROM mainstay_work WHERE place IN ({places}) RETURNING place, id, item")
+}
+
+/// How many of a pool's places a lease has.
+struct Share {
+    /// As the table has it.
+    kept: Option<(usize, bool)>,
+    slots: usize,
+    is_short: bool,
+    /// How many more may run.
+    allowed: usize,
+}
+
+/// Finds a lease's share of what may run at once. The slots of all leases together are never more than that.
+async fn share(tx: &Tx, wish: &Wish, at_once: usize, wanted: usize) -> Result<Share> {
+    let (mut kept, mut others, mut leases, mut is_other_short) = (None, 0_usize, 1_usize, false);
+    for row in tx.query(SLOTS, params![wish.pool]).await? {
+        let slots = row.get::<i64>(1)?.max(0) as usize;
+        if row.get::<i64>(0)? == wish.lease {
+            kept = Some((slots, row.get(2)?));
+        } else {
+            others += slots;
+            leases += 1;
+            is_other_short |= row.get::<bool>(2)?;
+        }
+    }
+    let left = at_once.saturating_sub(others);
+    // Where somebody has too little, nobody takes more than a fair share; what runs already runs on.
+    let fair = if is_other_short { at_once.div_ceil(leases).min(left) } else { left };
+    let need = wish.running + wanted;
+    let before = kept.map_or(0, |(slots, _)| slots);
+    let slots = need.max(if is_other_short { 0 } else { before }).min(fair).max(wish.running.min(left));
+    let is_short = need > slots && slots < at_once.div_ceil(leases);
+    Ok(Share { kept, slots, is_short, allowed: slots.saturating_sub(wish.running) })
+}
+
+impl Share {
+    /// Writes down what is needed after `taken` items were taken: everything while there is work, and no more than what
+    /// runs when there is none.
+    async fn settle(&self, tx: &Tx, wish: &Wish, taken: usize, is_short: bool) -> Result<()> {
+        let slots = if taken == 0 { wish.running } else { self.slots };
+        if self.kept.unwrap_or((0, false)) == (slots, is_short) {
+            return Ok(());
+        }
+        let params = params![wish.pool, wish.lease, slots as i64, i64::from(is_short)];
+        tx.execute(SET_SLOTS, params).await.map(drop)
+    }
+}
+
+const IS_READY: &str = "SELECT place FROM mainstay_work WHERE lane = $1 AND state = 0 ORDER BY place LIMIT 1";
+
+async fn is_any_ready(tx: &Tx, lanes: &[Vec<i64>]) -> Result<bool> {
+    for lane in lanes.iter().flatten() {
+        if !tx.query(IS_READY, params![*lane]).await?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// So many starts per second, and a tenth of a second's worth at once.
+struct Rate {
+    per_second: i64,
+    /// Starts are given out up to this moment, in microseconds.
+    until_us: i64,
+}
+
+impl Rate {
+    fn interval_us(&self) -> i64 {
+        (1_000_000 / self.per_second).max(1)
+    }
+
+    fn ahead_us(&self) -> i64 {
+        100_000.max(self.interval_us())
+    }
+
+    fn allowed(&self, now_ms: i64) -> usize {
+        let from = self.until_us.max(now_ms * 1_000);
+        let room = now_ms * 1_000 + self.ahead_us() - from;
+        usize::try_from(room / self.interval_us()).unwrap_or(0)
+    }
+
+    fn wait_ms(&self, now_ms: i64) -> i64 {
+        let ready_at = self.until_us + self.interval_us() - self.ahead_us();
+        ((ready_at - now_ms * 1_000).max(1_000) + 999) / 1_000
+    }
+
+    fn start(&mut self, now_ms: i64, count: usize) {
+        self.until_us = self.until_us.max(now_ms * 1_000) + self.interval_us() * count as i64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_gives_out_as_many_starts_as_it_says() {
+        for per_second in [1, 7, 100, 5_000] {
+            let (mut rate, mut started) = (Rate { per_second, until_us: 0 }, 0);
+            for now_ms in (0..10_000).step_by(37) {
+                let allowed = rate.allowed(now_ms);
+                rate.start(now_ms, allowed);
+                started += allowed as i64;
+            }
+            let most = per_second * 10 + (per_second / 10).max(1) + 1;
+            assert!((per_second * 10 - 1..=most).contains(&started), "{per_second}: {started}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_done_when_all_of_it_is() {
+        let held = Held { batch: 1, size: 9, done: Vec::new() };
+        let done = held.with_done([0, 8].into_iter()).unwrap();
+        let held = Held { done, ..held };
+        assert!(held.is_done(0) && held.is_done(8) && !held.is_done(1));
+        assert_eq!(held.with_done(1..8), None);
+    }
+}

@@ -1,0 +1,248 @@
+//! Takes items of one pool and hands them to their functions.
+
+use super::settler::{self, Done};
+use super::{Desk, Shared};
+use crate::claim::{Claimed, Held, MAX_CLAIM, Taken, Wish, claim, unpack};
+use crate::directory::{Directory, lanes_topic, pool_topic};
+use crate::error::{Error, Result};
+use crate::functions::{Body, Cancel};
+use crate::next::Outcome;
+use crate::settle::{Ending, Plan, call};
+use crate::work::Ground;
+use futures_util::FutureExt;
+use mainstay_core::failure::{Class, Failure};
+use mainstay_store::{Listener, Tx, params};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+/// How long to wait for a wake-up before looking by oneself: a node may die between its commit and its wake-up.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// Serves one pool until the engine stops and everything has ended.
+pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String) {
+    let desk = Arc::new(Desk {
+        pool,
+        name,
+        held: std::sync::Mutex::default(),
+        running: Default::default(),
+        freed: tokio::sync::Notify::new(),
+    });
+    let (done, ended) = unbounded_channel();
+    let settling = tokio::spawn(settler::settle_all(shared.clone(), desk.clone(), ended));
+    let store = &shared.ground.store;
+    let mut attendant = Attendant {
+        work: store.listen(pool_topic(pool)),
+        new_lanes: store.listen(lanes_topic()),
+        look: shared.look.subscribe(),
+        lanes: Arc::default(),
+        at_once: MAX_CLAIM,
+        shared,
+        desk,
+        done,
+    };
+    attendant.serve().await;
+    // The settler ends when everybody who could tell it something has.
+    drop(attendant);
+    drop(settling.await);
+}
+
+struct Attendant {
+    shared: Arc<Shared>,
+    desk: Arc<Desk>,
+    done: UnboundedSender<Done>,
+    work: Listener,
+    new_lanes: Listener,
+    look: watch::Receiver<u64>,
+    lanes: Arc<Vec<Vec<i64>>>,
+    at_once: usize,
+}
+
+/// Why an attendant does not claim at this moment.
+enum Rest {
+    /// There was more than it could take, or may be.
+    No,
+    /// There was nothing left.
+    UntilWork,
+    /// Everything that may run does.
+    UntilFreed,
+    /// The pool's rate.
+    For(Duration),
+}
+
+impl Attendant {
+    async fn serve(&mut self) {
+        let mut are_lanes_known = false;
+        while !self.shared.is_stopping() {
+            let lease = self.shared.lease.load(Ordering::Acquire);
+            if !are_lanes_known {
+                match self.read_lanes().await {
+                    Ok(lanes) => (self.lanes, are_lanes_known) = (Arc::new(lanes), true),
+                    Err(error) => {
+                        self.shared.recover(lease, &error, "reading the lanes").await;
+                        continue;
+                    }
+                }
+            }
+            let rest = match self.claim(lease).await {
+                Ok(rest) => rest,
+                Err(error) => {
+                    if matches!(&error, Error::Store(error) if error.is_outcome_unknown()) {
+                        self.adopt(lease).await;
+                    }
+                    self.shared.recover(lease, &error, "claiming").await;
+                    continue;
+                }
+            };
+            self.rest(rest, &mut are_lanes_known).await;
+        }
+    }
+
+    async fn read_lanes(&self) -> Result<Vec<Vec<i64>>> {
+        let read = async |tx: Tx, (ground, pool): (Arc<Ground>, i64)| {
+            Directory::lanes_of(&tx, pool, |function| ground.functions.get(function).is_some()).await
+        };
+        let context = (self.shared.ground.clone(), self.desk.pool);
+        Ok(self.shared.ground.store.read_with(context, read).await?)
+    }
+
+    async fn claim(&mut self, lease: i64) -> Result<Rest> {
+        let running = self.desk.running.load(Ordering::Acquire);
+        let most = self.at_once.saturating_sub(running).min(MAX_CLAIM);
+        if self.lanes.is_empty() {
+            return Ok(Rest::UntilWork);
+        }
+        if most == 0 {
+            return Ok(Rest::UntilFreed);
+        }
+        let wish = Wish { pool: self.desk.pool, lease, lanes: self.lanes.clone(), running, most };
+        let take = async |tx: Tx, (ground, wish): (Arc<Ground>, Wish)| claim(&ground, &tx, &wish).await;
+        let claimed =
+            self.shared.ground.store.transact_with((self.shared.ground.clone(), wish), take).await?;
+        if let Some(settings) = &claimed.settings {
+            self.at_once = settings.max_parallelism as usize;
+        }
+        let rest = match claimed.wait_ms {
+            Some(wait_ms) if !claimed.is_more => Rest::For(Duration::from_millis(wait_ms as u64)),
+            _ if claimed.is_more => Rest::No,
+            _ => Rest::UntilWork,
+        };
+        self.hand_out(claimed);
+        Ok(rest)
+    }
+
+    /// A claim may have been committed without anybody having heard of it.
+    async fn adopt(&mut self, lease: i64) {
+        const HELD: &str =
+            "SELECT number, taken_at, ids, items FROM mainstay_batches WHERE lease = $1 AND pool = $2";
+        let read = async |tx: Tx, (lease, pool): (i64, i64)| {
+            let mut found = Vec::new();
+            for row in tx.query(HELD, params![lease, pool]).await? {
+                let taken = unpack(row.get(2)?, row.get(3)?)?;
+                let held = Held { batch: row.get(0)?, size: taken.len(), done: Vec::new() };
+                found.push(Claimed { taken, held: Some(held), now_ms: row.get(1)?, ..Claimed::default() });
+            }
+            Ok(found)
+        };
+        loop {
+            match self.shared.ground.store.read_with((lease, self.desk.pool), read).await {
+                Ok(found) => {
+                    let is_known = |claimed: &Claimed| {
+                        claimed.held.as_ref().is_none_or(|held| self.desk.held().contains_key(&held.batch))
+                    };
+                    let unknown: Vec<Claimed> = found.into_iter().filter(|one| !is_known(one)).collect();
+                    return unknown.into_iter().for_each(|claimed| self.hand_out(claimed));
+                }
+                Err(_) if self.shared.is_stopping() => return,
+                Err(error) => {
+                    tracing::warn!(%error, "looking for a claim of unknown outcome failed; trying again");
+                    self.shared.pause(super::PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn hand_out(&self, claimed: Claimed) {
+        let Claimed { taken, held: Some(held), now_ms, .. } = claimed else { return };
+        let figures = &self.shared.ground.figures;
+        figures.taken.add(taken.len() as u64);
+        figures.claim_size.record(taken.len() as u64);
+        figures.running.add(taken.len() as i64);
+        self.desk.running.fetch_add(taken.len(), Ordering::AcqRel);
+        let batch = held.batch;
+        self.desk.held().insert(batch, held);
+        let mut running = self.shared.running();
+        for item in taken {
+            let cancel = Cancel::default();
+            running.insert(item.id, cancel.clone());
+            if item.item.attempts == 0 {
+                let waited_ms = u64::try_from(now_ms - item.item.enqueued_at).unwrap_or(0);
+                figures.start_delay.record_duration(Duration::from_millis(waited_ms));
+            }
+            self.start(batch, item, cancel, now_ms);
+        }
+    }
+
+    fn start(&self, batch: i64, taken: Taken, cancel: Cancel, now_ms: i64) {
+        let function = self.shared.ground.functions.get(&taken.item.function);
+        let is_late = taken.item.deadline_at.is_some_and(|deadline| deadline <= now_ms);
+        let plan = match function.map(|function| &function.body) {
+            _ if is_late => Plan::Ended(Outcome::Failed(Failure::permanent("its deadline has passed"))),
+            None => Plan::Ended(Outcome::Unstarted),
+            Some(Body::Mutation(_)) => Plan::Run,
+            Some(Body::Action { run, timeout }) => {
+                let running = run(call(taken.id, &taken.item, cancel.clone()));
+                let (done, timeout) = (self.done.clone(), *timeout);
+                tokio::spawn(async move {
+                    let outcome = tokio::select! {
+                        biased;
+                        ended = AssertUnwindSafe(running).catch_unwind() => match ended {
+                            Ok(Ok(value)) => Outcome::Success(value),
+                            Ok(Err(failure)) => Outcome::Failed(failure),
+                            Err(_panic) => Outcome::Failed(Failure::retryable("the function panicked")),
+                        },
+                        () = cancel.asked() => Outcome::Canceled,
+                        () = tokio::time::sleep(timeout) => {
+                            let within = format!("it did not return within {} ms", timeout.as_millis());
+                            Outcome::Failed(Failure::new(Class::NetworkTimeout, within))
+                        }
+                    };
+                    let plan = Plan::Ended(outcome);
+                    // Nobody to tell means that the engine is gone, and others will find out.
+                    let _ = done.send((batch, Ending { taken, plan, cancel, is_told_later: false }));
+                });
+                return;
+            }
+        };
+        let _ = self.done.send((batch, Ending { taken, plan, cancel, is_told_later: false }));
+    }
+
+    async fn rest(&mut self, rest: Rest, are_lanes_known: &mut bool) {
+        let freed = self.desk.freed.notified();
+        match rest {
+            Rest::No => {}
+            Rest::UntilFreed => {
+                tokio::select! {
+                    () = freed => {}
+                    () = self.shared.stopped() => {}
+                    _ = self.look.changed() => {}
+                }
+            }
+            Rest::For(wait) => self.shared.pause(wait).await,
+            Rest::UntilWork => {
+                // Once everything has ended, a last look gives back what others may use.
+                let is_busy = self.desk.running.load(Ordering::Acquire) > 0;
+                tokio::select! {
+                    _ = self.work.woken(LOOK_AGAIN) => {}
+                    _ = self.new_lanes.woken(LOOK_AGAIN) => *are_lanes_known = false,
+                    () = freed, if is_busy => {}
+                    () = self.shared.stopped() => {}
+                    _ = self.look.changed() => *are_lanes_known = false,
+                }
+            }
+        }
+    }
+}

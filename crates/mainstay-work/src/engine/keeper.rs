@@ -1,0 +1,198 @@
+//! Keeps the node's lease, takes back what others left, finds new pools, and tidies up.
+
+use super::attendant::attend;
+use super::{EXTEND_EVERY, LEASE_MS, Shared};
+use crate::claim::{Held, unpack};
+use crate::directory::cancels_topic;
+use crate::enqueue::uuid;
+use crate::error::Error;
+use crate::functions::Cancel;
+use crate::lease;
+use crate::next::Outcome;
+use crate::settle::{Ending, Plan, Settlement, settle};
+use crate::work::{Ground, LATELY_MS};
+use mainstay_store::{Bulk, Tx, Value, params};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// How long what came of an item is kept.
+const KEEP_MS: i64 = 7 * 24 * 3_600_000;
+/// How often is tidied up.
+const TIDY_EVERY: Duration = Duration::from_secs(30);
+
+const POOLS: &str = "SELECT number, name FROM mainstay_pools";
+const CANCELS: &str = "SELECT id FROM mainstay_work_cancels";
+const BATCHES: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, marks.done FROM mainstay_batches AS batch \
+     LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number WHERE batch.lease = $1";
+const FOLD: &str =
+    "DELETE FROM mainstay_pool_changes WHERE changed_at < $1 RETURNING pool, pending, started, ended";
+const FORGET_ENDED: &str = "DELETE FROM mainstay_ended WHERE id IN (SELECT id FROM mainstay_ended \
+     WHERE id < $1 AND ended_at < $2 ORDER BY id LIMIT 1000)";
+const FORGET_DEDUPE: &str = "DELETE FROM mainstay_dedupe WHERE until_ms < $1";
+const FORGET_CANCELS: &str = "DELETE FROM mainstay_work_cancels WHERE asked_at < $1";
+
+/// Keeps until the engine stops.
+pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
+    let mut cancels = shared.ground.store.listen(cancels_topic());
+    let mut look = shared.look.subscribe();
+    let mut tidied = Instant::now();
+    while !shared.is_stopping() {
+        let lease = shared.lease.load(Ordering::Acquire);
+        if let Err(error) = round(&shared, lease, &tasks).await {
+            shared.recover(lease, &error, "keeping the lease").await;
+            continue;
+        }
+        if tidied.elapsed() > TIDY_EVERY {
+            tidied = Instant::now();
+            let tidy = async |tx: Tx, ground: Arc<Ground>| tidy(&ground, &tx).await;
+            if let Err(error) = shared.ground.store.transact_with(shared.ground.clone(), tidy).await {
+                tracing::warn!(%error, "tidying up failed");
+            }
+        }
+        let until = Instant::now() + EXTEND_EVERY;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            tokio::select! {
+                is_woken = cancels.woken(left) => {
+                    if is_woken {
+                        ask(&shared).await;
+                        continue;
+                    }
+                }
+                () = shared.stopped() => {}
+                _ = look.changed() => {}
+            }
+            break;
+        }
+    }
+    // What still runs keeps its lease until it has ended; the engine's tasks say when that is.
+    while shared.ground.figures.running.get() > 0 && !shared.running().is_empty() {
+        let lease = shared.lease.load(Ordering::Acquire);
+        let extend = async |tx: Tx, lease: i64| lease::extend(&tx, lease, LEASE_MS).await;
+        if !shared.ground.store.transact_with(lease, extend).await.unwrap_or(false) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>>) -> Result<(), Error> {
+    let extend = async |tx: Tx, lease: i64| {
+        let is_ours = lease::extend(&tx, lease, LEASE_MS).await?;
+        let expired = lease::expired(&tx).await?;
+        let mut pools: Vec<(i64, String)> = Vec::new();
+        for row in tx.query(POOLS, &[]).await? {
+            pools.push((row.get(0)?, row.get(1)?));
+        }
+        Ok((is_ours, expired, pools))
+    };
+    let (is_ours, expired, pools) = shared.ground.store.transact_with(lease, extend).await?;
+    if !is_ours {
+        return Err(Error::LeaseLost(lease));
+    }
+    for lease in expired {
+        let reap = async |tx: Tx, (ground, lease): (Arc<Ground>, i64)| reap_in(&ground, &tx, lease).await;
+        shared.ground.store.transact_with((shared.ground.clone(), lease), reap).await?;
+        shared.ground.figures.reaped.increment();
+    }
+    for (pool, name) in pools {
+        let is_new = shared.pools.lock().unwrap_or_else(PoisonError::into_inner).insert(pool);
+        if let Some(tasks) = tasks.upgrade().filter(|_| is_new) {
+            let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.spawn(attend(shared.clone(), pool, name));
+        }
+    }
+    ask(shared).await;
+    Ok(())
+}
+
+/// Tells items of this node that they are to stop.
+async fn ask(shared: &Shared) {
+    if shared.running().is_empty() {
+        return;
+    }
+    let read = async |tx: Tx| {
+        let rows = tx.query(CANCELS, &[]).await?;
+        rows.iter().map(|row| row.get(0).map(uuid)).collect::<mainstay_store::Result<Vec<_>>>()
+    };
+    match shared.ground.store.read(read).await {
+        Ok(asked) => {
+            let running = shared.running();
+            asked.iter().filter_map(|id| running.get(id)).for_each(Cancel::ask);
+        }
+        Err(error) => tracing::warn!(%error, "reading what is to stop failed"),
+    }
+}
+
+/// What a lease has left of one pool.
+#[derive(Default)]
+struct Left {
+    endings: Vec<(i64, Ending)>,
+    held: Vec<Held>,
+}
+
+/// Takes back what was taken under a lease that is over.
+pub(crate) async fn reap_in(ground: &Arc<Ground>, tx: &Tx, lease: i64) -> mainstay_store::Result<()> {
+    if !lease::end(tx, lease).await? {
+        return Ok(());
+    }
+    let mut pools: BTreeMap<i64, Left> = BTreeMap::new();
+    for row in tx.query(BATCHES, params![lease]).await? {
+        let (batch, pool): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let taken = unpack(row.get(2)?, row.get(3)?)?;
+        let done: Option<Vec<u8>> = row.get(4)?;
+        let held = Held { batch, size: taken.len(), done: done.unwrap_or_default() };
+        let Left { endings, held: all_held } = pools.entry(pool).or_default();
+        for taken in taken.into_iter().filter(|taken| !held.is_done(taken.index)) {
+            let plan = Plan::Ended(Outcome::Lost);
+            endings.push((batch, Ending { taken, plan, cancel: Cancel::default(), is_told_later: true }));
+        }
+        all_held.push(held);
+    }
+    for (pool, Left { endings, held }) in pools {
+        let pool_name = ground.directory.pool_name(tx, pool).await?;
+        let row =
+            tx.query_one("SELECT settings FROM mainstay_pools WHERE number = $1", params![pool]).await?;
+        let settings = ground.settings(&pool_name, row.get(0)?)?;
+        let settlement =
+            Settlement { pool, pool_name, settings, lease: None, endings, held, progress: Arc::default() };
+        settle(ground, tx, &settlement).await?;
+    }
+    Ok(())
+}
+
+static ADD_TOTALS: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::insert(
+        "INSERT INTO mainstay_pool_totals (pool, pending, started, ended) VALUES {rows} ON CONFLICT (pool) DO UPDATE \
+         SET pending = mainstay_pool_totals.pending + excluded.pending, \
+         started = mainstay_pool_totals.started + excluded.started, \
+         ended = mainstay_pool_totals.ended + excluded.ended",
+        4,
+    )
+});
+
+async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<()> {
+    tx.lock("mainstay.work.tidy").await?;
+    let now_ms = ground.now_ms(tx).await?;
+    let mut sums: BTreeMap<i64, [i64; 3]> = BTreeMap::new();
+    for row in tx.query(FOLD, params![now_ms - LATELY_MS * 2]).await? {
+        let sum = sums.entry(row.get(0)?).or_default();
+        for (index, sum) in sum.iter_mut().enumerate() {
+            *sum += row.get::<i64>(index + 1)?;
+        }
+    }
+    let rows: Vec<Value> =
+        sums.into_iter().flat_map(|(pool, sum)| [pool, sum[0], sum[1], sum[2]].map(Value::Int)).collect();
+    ADD_TOTALS.execute(tx, &rows).await?;
+    let before = now_ms - KEEP_MS;
+    // Ids begin with the time they were made at, so the oldest are in front.
+    let oldest =
+        uuid::Builder::from_unix_timestamp_millis(before.max(0).cast_unsigned(), &[0; 10]).into_uuid();
+    tx.execute(FORGET_ENDED, params![&oldest.as_bytes()[..], before]).await?;
+    tx.execute(FORGET_DEDUPE, params![now_ms]).await?;
+    tx.execute(FORGET_CANCELS, params![now_ms - 24 * 3_600_000]).await?;
+    Ok(())
+}

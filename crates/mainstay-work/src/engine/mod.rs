@@ -1,0 +1,187 @@
+//! The engine: what a node does about work.
+//!
+//! - `attendant`: one for each pool; takes items and hands them to their functions
+//! - `settler`: one for each pool; ends executions, many in one transaction
+//! - `keeper`: keeps the node's lease, takes back what others left, finds new pools, tidies up
+//! - `timekeeper`: lets items be ready when their time has come
+
+mod attendant;
+mod keeper;
+mod settler;
+mod timekeeper;
+
+use crate::claim::Held;
+use crate::error::{Error, Result};
+use crate::functions::Cancel;
+use crate::lease;
+use crate::work::Ground;
+use mainstay_store::Tx;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+/// How long a lease lasts. A node that is silent for longer has lost its work.
+pub(crate) const LEASE_MS: i64 = 15_000;
+/// How often a lease is extended: two of three may be missed.
+const EXTEND_EVERY: Duration = Duration::from_millis(LEASE_MS as u64 / 3);
+/// How long to wait after something failed that is not about any item.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A running engine. Dropping it stops it at once: what ran is found by others when its lease has run out.
+pub struct Engine {
+    shared: Arc<Shared>,
+    tasks: Arc<Mutex<JoinSet<()>>>,
+}
+
+/// What the parts of an engine have in common.
+pub(crate) struct Shared {
+    ground: Arc<Ground>,
+    holder: String,
+    /// The lease under which this node works.
+    lease: AtomicI64,
+    renewing: tokio::sync::Mutex<()>,
+    stop: watch::Sender<bool>,
+    /// Woken when somebody should look by itself.
+    look: watch::Sender<u64>,
+    /// What runs here.
+    running: Mutex<HashMap<Uuid, Cancel>>,
+    pools: Mutex<HashSet<i64>>,
+}
+
+/// What is known here of one pool's work.
+struct Desk {
+    pool: i64,
+    name: String,
+    /// Batches that are not all done.
+    held: Mutex<HashMap<i64, Held>>,
+    running: AtomicUsize,
+    /// Woken when something has ended.
+    freed: Notify,
+}
+
+impl Desk {
+    fn held(&self) -> MutexGuard<'_, HashMap<i64, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine {
+    pub(crate) async fn start(ground: Arc<Ground>) -> Result<Self> {
+        let holder = format!("node-{:08x}", ground.random.next_u64() as u32);
+        let take = async |tx: Tx, holder: String| lease::take(&tx, &holder, LEASE_MS).await;
+        let lease = ground.store.transact_with(holder.clone(), take).await?;
+        let shared = Arc::new(Shared {
+            ground,
+            holder,
+            lease: AtomicI64::new(lease),
+            renewing: tokio::sync::Mutex::default(),
+            stop: watch::Sender::new(false),
+            look: watch::Sender::new(0),
+            running: Mutex::default(),
+            pools: Mutex::default(),
+        });
+        let tasks: Arc<Mutex<JoinSet<()>>> = Arc::default();
+        {
+            let mut set = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            set.spawn(keeper::keep(shared.clone(), Arc::downgrade(&tasks)));
+            set.spawn(timekeeper::watch(shared.clone()));
+        }
+        Ok(Self { shared, tasks })
+    }
+
+    /// Stops: takes nothing new, waits for what runs for at most `grace`, and gives back the rest.
+    pub async fn stop(self, grace: Duration) -> Result<()> {
+        self.shared.stop.send_replace(true);
+        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let all_ended = async { while tasks.join_next().await.is_some() {} };
+        let is_quiet = tokio::time::timeout(grace, all_ended).await.is_ok();
+        tasks.shutdown().await;
+        if !is_quiet {
+            tracing::info!("work still runs after the grace; it is given back");
+        }
+        let lease = self.shared.lease.load(Ordering::Relaxed);
+        let end = async |tx: Tx, (ground, lease): (Arc<Ground>, i64)| {
+            lease::give_up(&tx, lease).await?;
+            keeper::reap_in(&ground, &tx, lease).await
+        };
+        self.shared.ground.store.transact_with((self.shared.ground.clone(), lease), end).await?;
+        Ok(())
+    }
+
+    /// Lets every part look by itself, as it does now and then: for tests that move the clock.
+    #[doc(hidden)]
+    pub fn look_around(&self) {
+        self.shared.look.send_modify(|count| *count += 1);
+    }
+
+    /// The lease that the node works under.
+    #[doc(hidden)]
+    pub fn lease(&self) -> i64 {
+        self.shared.lease.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.stop.send_replace(true);
+    }
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, HashMap<Uuid, Cancel>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Ready when the engine stops.
+    async fn stopped(&self) {
+        // The sender lives as long as this.
+        drop(self.stop.subscribe().wait_for(|is_stopping| *is_stopping).await);
+    }
+
+    /// Waits a moment, unless the engine stops.
+    async fn pause(&self, moment: Duration) {
+        tokio::select! {
+            () = self.stopped() => {}
+            () = tokio::time::sleep(moment) => {}
+        }
+    }
+
+    /// The lease is over: whatever runs under it does not count any more, and the node begins anew.
+    async fn renew(&self, lost: i64) {
+        let _one_at_a_time = self.renewing.lock().await;
+        if self.lease.load(Ordering::Acquire) != lost {
+            return;
+        }
+        self.ground.figures.lost.increment();
+        tracing::warn!(lease = lost, "the lease is over; what ran under it is dropped");
+        self.running().drain().for_each(|(_, cancel)| cancel.ask());
+        while !self.is_stopping() {
+            let take = async |tx: Tx, holder: String| lease::take(&tx, &holder, LEASE_MS).await;
+            match self.ground.store.transact_with(self.holder.clone(), take).await {
+                Ok(lease) => return self.lease.store(lease, Ordering::Release),
+                Err(error) => {
+                    tracing::warn!(%error, "no lease could be taken");
+                    self.pause(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Deals with a failure that is not about any item.
+    async fn recover(&self, lease: i64, error: &Error, what: &str) {
+        if matches!(error, Error::LeaseLost(_)) {
+            self.renew(lease).await;
+        } else {
+            tracing::warn!(%error, "{what} failed; trying again");
+            self.pause(PAUSE).await;
+        }
+    }
+}

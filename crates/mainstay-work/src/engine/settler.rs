@@ -1,0 +1,236 @@
+//! Ends executions of one pool: as many in one transaction as have ended since the last one.
+
+use super::{Desk, Shared};
+use crate::claim::Held;
+use crate::error::Error;
+use crate::functions::Body;
+use crate::next::Outcome;
+use crate::pool::Pool;
+use crate::settle::{AuthorFailed, Ending, Part, Plan, Settlement, failure_of, settle};
+use crate::work::Ground;
+use mainstay_store::{Tx, params};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// An item whose execution has ended, with the number of its batch.
+pub(super) type Done = (i64, Ending);
+
+/// Most items of one transaction.
+const MAX_SETTLED: usize = 500;
+/// Most items of one transaction that an author's code runs for: it may fail, and then all of them run again.
+const MAX_AUTHORS: usize = 200;
+/// So many failures of authors' code in one transaction are tried around; then everybody has one of its own.
+const MAX_FAILURES: usize = 3;
+
+/// Settles until nobody can tell of another end.
+pub(super) async fn settle_all(shared: Arc<Shared>, desk: Arc<Desk>, mut ended: UnboundedReceiver<Done>) {
+    let settler = Settler { shared, desk };
+    let mut done = Vec::with_capacity(MAX_SETTLED);
+    while ended.recv_many(&mut done, MAX_SETTLED).await > 0 {
+        let count = done.len();
+        let (alone, together): (Vec<Done>, Vec<Done>) =
+            done.drain(..).partition(|(_, ending)| settler.runs_authors_code(ending));
+        settler.settle(together).await;
+        let mut alone = alone.into_iter().peekable();
+        while alone.peek().is_some() {
+            settler.settle(alone.by_ref().take(MAX_AUTHORS).collect()).await;
+        }
+        settler.shared.ground.figures.running.add(-(count as i64));
+        settler.desk.running.fetch_sub(count, Ordering::AcqRel);
+        settler.desk.freed.notify_one();
+    }
+}
+
+struct Settler {
+    shared: Arc<Shared>,
+    desk: Arc<Desk>,
+}
+
+/// What a transaction failed for.
+enum Blame {
+    /// The lease is over.
+    Lease,
+    /// The code of one of the items' authors.
+    Author(AuthorFailed),
+    /// One of several, and nobody knows which.
+    Somebody,
+    /// The store. It may have committed all the same.
+    Store { is_unknown: bool },
+}
+
+impl Settler {
+    fn runs_authors_code(&self, ending: &Ending) -> bool {
+        let functions = &self.shared.ground.functions;
+        let tells = ending.taken.item.on_complete.as_ref().and_then(|function| functions.get(function));
+        matches!(ending.plan, Plan::Run)
+            || tells.is_some_and(|function| matches!(function.body, Body::Mutation(_)))
+    }
+
+    async fn settle(&self, mut done: Vec<Done>) {
+        let mut failures = 0;
+        let mut is_unknown = false;
+        loop {
+            let lease = self.shared.lease.load(Ordering::Acquire);
+            done.retain(|(batch, ending)| {
+                // What was taken under a lease that is over belongs to somebody else now.
+                self.desk.held().get(batch).is_some_and(|held| !held.is_done(ending.taken.index))
+            });
+            if done.is_empty() {
+                return;
+            }
+            let settled = self.settle_once(lease, done.clone(), is_unknown).await;
+            let (error, settlement) = match settled {
+                Ok(settlement) => return self.settled(&settlement),
+                Err(failed) => failed,
+            };
+            match blame(&error, &settlement) {
+                Blame::Lease => {
+                    self.desk.held().clear();
+                    return self.shared.renew(lease).await;
+                }
+                Blame::Author(failed) => {
+                    adjust(&mut done[failed.index].1, &failed);
+                    failures += 1;
+                    if failures >= MAX_FAILURES && done.len() > 1 {
+                        return self.settle_each(done).await;
+                    }
+                }
+                Blame::Somebody => return self.settle_each(done).await,
+                Blame::Store { is_unknown: now } => {
+                    is_unknown |= now;
+                    tracing::warn!(%error, pool = self.desk.name, "ending work failed; trying again");
+                    self.shared.pause(super::PAUSE).await;
+                    if self.shared.is_stopping() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn settle_each(&self, done: Vec<Done>) {
+        for one in done {
+            Box::pin(self.settle(vec![one])).await;
+        }
+    }
+
+    async fn settle_once(
+        &self,
+        lease: i64,
+        done: Vec<Done>,
+        is_unknown: bool,
+    ) -> Result<Arc<Settlement>, (Error, Arc<Settlement>)> {
+        let batches: BTreeSet<i64> = done.iter().map(|(batch, _)| *batch).collect();
+        let held: Vec<Held> = {
+            let known = self.desk.held();
+            batches.iter().filter_map(|batch| known.get(batch).cloned()).collect()
+        };
+        let ground = &self.shared.ground;
+        let settlement = Arc::new(Settlement {
+            pool: self.desk.pool,
+            pool_name: self.desk.name.clone(),
+            settings: self.settings().await,
+            lease: Some(lease),
+            endings: done,
+            held,
+            progress: Arc::default(),
+        });
+        let run = async |tx: Tx, (ground, settlement, is_unknown): (Arc<Ground>, Arc<Settlement>, bool)| {
+            if is_unknown && is_settled(&tx, &settlement).await? {
+                return Ok(());
+            }
+            settle(&ground, &tx, &settlement).await
+        };
+        let context = (ground.clone(), settlement.clone(), is_unknown);
+        match ground.store.transact_with(context, run).await {
+            Ok(()) => Ok(settlement),
+            Err(error) => Err((error.into(), settlement)),
+        }
+    }
+
+    /// The pool's settings as they were seen last.
+    async fn settings(&self) -> Arc<Pool> {
+        self.shared
+            .ground
+            .settings_of(&self.desk.name)
+            .unwrap_or_else(|| Arc::new(Pool::new(&self.desk.name)))
+    }
+
+    fn settled(&self, settlement: &Settlement) {
+        let figures = &self.shared.ground.figures;
+        figures.settle_size.record(settlement.endings.len() as u64);
+        let mut held = self.desk.held();
+        let mut running = self.shared.running();
+        for (batch, ending) in &settlement.endings {
+            running.remove(&ending.taken.id);
+            match &ending.plan {
+                Plan::Run | Plan::Ended(Outcome::Success(_)) => figures.succeeded.increment(),
+                Plan::Ended(Outcome::Canceled) => figures.canceled.increment(),
+                Plan::Ended(_) => figures.failed.increment(),
+            }
+            if let Some(of) = held.get_mut(batch) {
+                match of.with_done(std::iter::once(ending.taken.index)) {
+                    Some(done) => of.done = done,
+                    None => drop(held.remove(batch)),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a commit of unknown outcome has happened.
+async fn is_settled(tx: &Tx, settlement: &Settlement) -> mainstay_store::Result<bool> {
+    const DONE: &str = "SELECT marks.done FROM mainstay_batches AS batch \
+         LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number WHERE batch.number = $1";
+    crate::lease::fence(tx, settlement.lease.unwrap_or_default()).await?;
+    let Some((batch, ending)) = settlement.endings.first() else { return Ok(true) };
+    let Some(row) = tx.query_optional(DONE, params![*batch]).await? else { return Ok(true) };
+    let done: Option<Vec<u8>> = row.get(0)?;
+    let held = Held { batch: *batch, size: usize::MAX, done: done.unwrap_or_default() };
+    Ok(held.is_done(ending.taken.index))
+}
+
+fn blame(error: &Error, settlement: &Settlement) -> Blame {
+    let store = match error {
+        Error::LeaseLost(_) => return Blame::Lease,
+        Error::Store(store) => store,
+        // Work that an author's code enqueued was refused when the transaction ended.
+        other if settlement.endings.len() == 1 => {
+            let part = if matches!(settlement.endings[0].1.plan, Plan::Run) { Part::Run } else { Part::Tell };
+            let failure = failure_of(mainstay_store::Error::application(other.clone()));
+            return Blame::Author(AuthorFailed { index: 0, part, failure });
+        }
+        _ => return Blame::Somebody,
+    };
+    if let mainstay_store::Error::Application(reason) = &**store
+        && let Some(failed) = reason.downcast_ref::<AuthorFailed>()
+    {
+        return Blame::Author(failed.clone());
+    }
+    if store.is_retryable() || store.is_outcome_unknown() {
+        return Blame::Store { is_unknown: store.is_outcome_unknown() };
+    }
+    match settlement.progress.at() {
+        Some((index, part)) => {
+            let failure = mainstay_core::failure::Failure::retryable(store.to_string());
+            Blame::Author(AuthorFailed { index, part, failure })
+        }
+        None if settlement.endings.len() > 1 => Blame::Somebody,
+        None => Blame::Store { is_unknown: false },
+    }
+}
+
+/// An author's code failed: the item is settled without it.
+fn adjust(ending: &mut Ending, failed: &AuthorFailed) {
+    match failed.part {
+        Part::Run => ending.plan = Plan::Ended(Outcome::Failed(failed.failure.clone())),
+        Part::Tell => {
+            tracing::warn!(
+                work = %ending.taken.id, failure = %failed.failure, "an onComplete failed; it is tried again by itself"
+            );
+            ending.is_told_later = true;
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Lets items be ready when their time has come.
+
+use super::Shared;
+use crate::directory::{pool_topic, time_topic};
+use crate::enqueue::INSERT_WORK;
+use crate::schema::waiting;
+use crate::work::Ground;
+use mainstay_store::{Tx, Value, params};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait at most before looking by oneself.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+const NEXT: &str = "SELECT min(due_at) FROM mainstay_work WHERE state = 1";
+const TAKE: &str = "DELETE FROM mainstay_work WHERE place IN (SELECT place FROM mainstay_work \
+     WHERE state = 1 AND due_at <= $1 ORDER BY due_at LIMIT 1000) RETURNING place, id, pool, lane, due_at, work_key, item";
+
+/// Watches the clock until the engine stops.
+pub(super) async fn watch(shared: Arc<Shared>) {
+    let mut changed = shared.ground.store.listen(time_topic());
+    let mut look = shared.look.subscribe();
+    while !shared.is_stopping() {
+        let next = async |tx: Tx, ground: Arc<Ground>| {
+            let next: Option<i64> = tx.query_one(NEXT, &[]).await?.get(0)?;
+            Ok(next.map(|next| (next, 0)).zip(Some(ground.now_ms(&tx).await?)).map(|((at, _), now)| at - now))
+        };
+        let wait_ms = match shared.ground.store.read_with(shared.ground.clone(), next).await {
+            Ok(wait_ms) => wait_ms,
+            Err(error) => {
+                tracing::warn!(%error, "looking at the clock failed; trying again");
+                shared.pause(super::PAUSE).await;
+                continue;
+            }
+        };
+        if wait_ms.is_some_and(|wait_ms| wait_ms <= 0) {
+            let due = async |tx: Tx, ground: Arc<Ground>| make_ready(&ground, &tx).await;
+            if let Err(error) = shared.ground.store.transact_with(shared.ground.clone(), due).await {
+                tracing::warn!(%error, "letting items be ready failed; trying again");
+                shared.pause(super::PAUSE).await;
+            }
+            continue;
+        }
+        let wait = wait_ms.map_or(LOOK_AGAIN, |wait_ms| Duration::from_millis(wait_ms.unsigned_abs()));
+        tokio::select! {
+            _ = changed.woken(wait.min(LOOK_AGAIN)) => {}
+            () = shared.stopped() => {}
+            _ = look.changed() => {}
+        }
+    }
+}
+
+/// Lets what is due be ready, in the order of its time.
+pub(crate) async fn make_ready(ground: &Ground, tx: &Tx) -> mainstay_store::Result<()> {
+    tx.lock("mainstay.work.time").await?;
+    let now_ms = ground.now_ms(tx).await?;
+    let mut due = Vec::new();
+    for row in tx.query(TAKE, params![now_ms]).await? {
+        due.push((row.get::<i64>(4)?, row.get::<i64>(0)?, row));
+    }
+    due.sort_unstable_by_key(|(due_at, place, _)| (*due_at, *place));
+    let (mut rows, mut pools) = (Vec::with_capacity(due.len() * 7), BTreeSet::new());
+    for (due_at, _, row) in due {
+        let pool: i64 = row.get(2)?;
+        pools.insert(pool);
+        rows.extend([
+            Value::Blob(row.get(1)?),
+            Value::Int(pool),
+            Value::Int(row.get(3)?),
+            Value::Int(waiting::READY),
+            Value::Int(due_at),
+            Value::from(row.get::<Option<String>>(5)?),
+            Value::Text(row.get(6)?),
+        ]);
+    }
+    INSERT_WORK.execute(tx, &rows).await?;
+    pools.into_iter().try_for_each(|pool| tx.wake(&pool_topic(pool)))
+}

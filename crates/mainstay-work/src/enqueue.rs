@@ -1,0 +1,323 @@
+//! Enqueueing, at the end of a transaction.
+//!
+//! Items are only noted while an author's closure runs, and written when it has ended: all of them with few statements,
+//! keys in their order. Their ids are known at once.
+
+use crate::directory::{Directory, Lane, pool_topic, time_topic};
+use crate::error::{Error, Result};
+use crate::functions::Functions;
+use crate::item::{Item, NewWork, Start};
+use crate::schema::waiting;
+use crate::work::Ground;
+use crate::{MAX_BATCH, MAX_DEPTH, keys};
+use mainstay_core::ids::Kind;
+use mainstay_store::{Bulk, Ending, Epilogue, Tx, Value, params};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use uuid::Uuid;
+
+/// What came of enqueueing one item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Enqueued {
+    /// The item: the new one, or the one that it would have repeated.
+    pub work_id: String,
+    /// Whether its dedupe key was in use, so that nothing was enqueued.
+    pub is_duplicate: bool,
+}
+
+/// What came of enqueueing in a transaction.
+#[derive(Debug, Clone, Default)]
+pub struct Receipt {
+    work_ids: Arc<[String]>,
+    enqueued: Arc<OnceLock<Vec<Enqueued>>>,
+}
+
+impl Receipt {
+    /// The ids that the items have, unless a dedupe key is in use.
+    pub fn work_ids(&self) -> &[String] {
+        &self.work_ids
+    }
+
+    /// What came of it, once the transaction has committed.
+    pub fn get(&self) -> Option<&[Enqueued]> {
+        self.enqueued.get().map(Vec::as_slice)
+    }
+}
+
+pub(crate) static INSERT_WORK: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::insert("INSERT INTO mainstay_work (id, pool, lane, state, due_at, work_key, item) VALUES {rows}", 7)
+});
+const CHANGE: &str = "INSERT INTO mainstay_pool_changes (pool, changed_at, pending, started, ended) \
+     VALUES ($1, $2, $3, $4, $5)";
+const DEDUPE: &str = "INSERT INTO mainstay_dedupe (pool, dedupe_key, id, until_ms) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (pool, dedupe_key) DO UPDATE SET id = excluded.id, until_ms = excluded.until_ms \
+     WHERE mainstay_dedupe.until_ms <= $5";
+const FIND_DEDUPE: &str = "SELECT id FROM mainstay_dedupe WHERE pool = $1 AND dedupe_key = $2";
+
+/// Notes how the numbers of a pool have changed.
+pub(crate) async fn change(
+    tx: &Tx,
+    pool: i64,
+    now_ms: i64,
+    pending: i64,
+    started: i64,
+    ended: i64,
+) -> mainstay_store::Result<()> {
+    if (pending, started, ended) == (0, 0, 0) {
+        return Ok(());
+    }
+    tx.execute(CHANGE, params![pool, now_ms, pending, started, ended]).await.map(drop)
+}
+
+/// The items of one transaction, written at its end.
+pub(crate) struct Noted {
+    ground: Arc<Ground>,
+    items: Mutex<Vec<Entry>>,
+    receipts: Mutex<Vec<(usize, Receipt)>>,
+    /// How many completions led to what runs now.
+    depth: AtomicU32,
+}
+
+struct Entry {
+    new: NewWork,
+    id: Uuid,
+    depth: u32,
+    /// The item whose end it tells.
+    completes: Option<String>,
+}
+
+/// The text of an item's id.
+pub(crate) fn text(id: Uuid) -> String {
+    mainstay_core::ids::Id { kind: Kind::Work, uuid: id }.to_string()
+}
+
+/// The id in a text, if it is one of ours.
+pub(crate) fn parse(text: &str) -> Option<Uuid> {
+    let id: mainstay_core::ids::Id = text.parse().ok()?;
+    (id.kind == Kind::Work).then_some(id.uuid)
+}
+
+/// The id in a column.
+pub(crate) fn uuid(bytes: &[u8]) -> Uuid {
+    Uuid::from_slice(bytes).unwrap_or_default()
+}
+
+/// The items of a transaction, to be added to.
+pub(crate) fn noted(ground: &Arc<Ground>, tx: &Tx) -> Arc<Noted> {
+    tx.epilogue(|| Noted {
+        ground: ground.clone(),
+        items: Mutex::default(),
+        receipts: Mutex::default(),
+        depth: AtomicU32::new(0),
+    })
+}
+
+/// Checks items as far as that needs no database.
+pub(crate) fn check(functions: &Functions, items: &[NewWork]) -> Result<()> {
+    if items.is_empty() {
+        return Err(Error::invalid("items", "must be at least one"));
+    }
+    if items.len() > MAX_BATCH {
+        return Err(Error::TooMany { count: items.len() });
+    }
+    for (number, item) in items.iter().enumerate() {
+        let field =
+            |name: &str| if items.len() == 1 { name.to_owned() } else { format!("items[{number}].{name}") };
+        item.check(&field)?;
+        if let Some(function) = functions.get(&item.function) {
+            (function.check)(&item.args).map_err(|reason| Error::BadArgs {
+                field: field("args"),
+                function: item.function.clone(),
+                reason,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+impl Noted {
+    /// Notes items that have been checked.
+    pub(crate) fn add(&self, items: Vec<NewWork>) -> Receipt {
+        let depth = self.depth.load(Ordering::Relaxed);
+        let mut noted = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work_ids = Vec::with_capacity(items.len());
+        for new in items {
+            let id = self.ground.ids.uuid();
+            work_ids.push(text(id));
+            noted.push(Entry { new, id, depth, completes: None });
+        }
+        let receipt = Receipt { work_ids: work_ids.into(), ..Receipt::default() };
+        let mut receipts = self.receipts.lock().unwrap_or_else(PoisonError::into_inner);
+        receipts.push((receipt.work_ids.len(), receipt.clone()));
+        receipt
+    }
+
+    /// Notes the telling of an item's end.
+    pub(crate) fn add_telling(&self, new: NewWork, depth: u32, completes: String) {
+        let entry = Entry { new, id: self.ground.ids.uuid(), depth, completes: Some(completes) };
+        self.items.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        let receipt = (1, Receipt::default());
+        self.receipts.lock().unwrap_or_else(PoisonError::into_inner).push(receipt);
+    }
+
+    /// What is noted from now on was led to by so many completions.
+    pub(crate) fn at_depth(&self, depth: u32) {
+        self.depth.store(depth, Ordering::Relaxed);
+    }
+}
+
+impl Epilogue for Noted {
+    fn conclude(self: Arc<Self>, tx: Tx) -> Ending {
+        Box::pin(async move {
+            let entries = std::mem::take(&mut *self.items.lock().unwrap_or_else(PoisonError::into_inner));
+            if entries.is_empty() {
+                return Ok(());
+            }
+            let mut enqueued = write(&self.ground, &tx, entries).await?;
+            let receipts = std::mem::take(&mut *self.receipts.lock().unwrap_or_else(PoisonError::into_inner));
+            let receipts: Vec<(Receipt, Vec<Enqueued>)> = receipts
+                .into_iter()
+                .map(|(count, receipt)| (receipt, enqueued.drain(..count.min(enqueued.len())).collect()))
+                .collect();
+            tx.after_commit(Arc::new(move || {
+                for (receipt, enqueued) in &receipts {
+                    // Only a transaction that ran twice finds it set, and says the same.
+                    drop(receipt.enqueued.set(enqueued.clone()));
+                }
+            }))
+        })
+    }
+}
+
+/// What was found out about an entry.
+struct Place {
+    pool: i64,
+    lane: i64,
+    due_at: i64,
+    duplicate_of: Option<Uuid>,
+}
+
+async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_store::Result<Vec<Enqueued>> {
+    let now_ms = ground.now_ms(tx).await?;
+    let mut places = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        places.push(place(&ground.directory, tx, entry, now_ms).await?);
+    }
+    dedupe(tx, &entries, &mut places, now_ms).await?;
+    let mut counts: BTreeMap<(i64, String), i64> = BTreeMap::new();
+    for (entry, place) in entries.iter().zip(&places).filter(|(_, place)| place.duplicate_of.is_none()) {
+        if let Some(key) = &entry.new.key {
+            *counts.entry((place.pool, key.clone())).or_default() += 1;
+        }
+    }
+    let mut is_free = keys::enter(tx, &counts).await?;
+    let (mut rows, mut enqueued) = (Vec::with_capacity(entries.len() * 7), Vec::with_capacity(entries.len()));
+    let (mut pending, mut is_delayed) = (BTreeMap::<i64, i64>::new(), false);
+    for (entry, place) in entries.into_iter().zip(places) {
+        let (id, key) = (entry.id, entry.new.key.clone());
+        if let Some(existing) = place.duplicate_of {
+            enqueued.push(Enqueued { work_id: text(existing), is_duplicate: true });
+            continue;
+        }
+        // The first of a key that was free is in front.
+        let front = key.as_ref().and_then(|key| is_free.get_mut(&(place.pool, key.clone())));
+        let is_behind = front.is_some_and(|is_free| !std::mem::take(is_free));
+        let state = match is_behind {
+            true => waiting::BEHIND,
+            false if place.due_at > now_ms => waiting::DELAYED,
+            false => waiting::READY,
+        };
+        is_delayed |= state == waiting::DELAYED;
+        *pending.entry(place.pool).or_default() += 1;
+        let item = kept(entry, now_ms);
+        let item = serde_json::to_string(&item).map_err(mainstay_store::Error::application)?;
+        enqueued.push(Enqueued { work_id: text(id), is_duplicate: false });
+        rows.extend([
+            Value::Blob(id.into_bytes().to_vec()),
+            Value::Int(place.pool),
+            Value::Int(place.lane),
+            Value::Int(state),
+            Value::Int(place.due_at),
+            Value::from(key),
+            Value::Text(item),
+        ]);
+    }
+    INSERT_WORK.execute(tx, &rows).await?;
+    for (pool, count) in pending {
+        change(tx, pool, now_ms, count, 0, 0).await?;
+        tx.wake(&pool_topic(pool))?;
+    }
+    if is_delayed {
+        tx.wake(&time_topic())?;
+    }
+    Ok(enqueued)
+}
+
+async fn place(directory: &Directory, tx: &Tx, entry: &Entry, now_ms: i64) -> mainstay_store::Result<Place> {
+    let new = &entry.new;
+    if entry.depth > MAX_DEPTH {
+        return Err(Error::Recursion.into());
+    }
+    let pool = directory.pool(tx, &new.pool).await??;
+    directory.function(tx, &new.function).await??;
+    if let Some(on_complete) = &new.on_complete {
+        directory.function(tx, on_complete).await??;
+    }
+    let lane = Lane { pool, function: new.function.as_str().into(), priority: new.priority.into() };
+    let due_at = match new.start {
+        Start::Now => now_ms,
+        Start::AfterMs(delay) => now_ms.saturating_add(delay),
+        Start::AtMs(at) => at,
+    };
+    Ok(Place { pool, lane: directory.lane(tx, &lane).await?, due_at, duplicate_of: None })
+}
+
+/// Finds the entries whose dedupe key is in use, also by another one of them.
+async fn dedupe(tx: &Tx, entries: &[Entry], places: &mut [Place], now_ms: i64) -> mainstay_store::Result<()> {
+    let keyed = entries.iter().enumerate().filter_map(|(number, entry)| {
+        let (key, window) = entry.new.dedupe.as_ref()?;
+        Some((
+            places[number].pool,
+            key.as_str(),
+            number,
+            i64::try_from(window.as_millis()).unwrap_or(i64::MAX),
+        ))
+    });
+    // In the order of the keys, as everybody takes them.
+    let keyed: BTreeSet<(i64, &str, usize, i64)> = keyed.collect();
+    for (pool, key, number, window_ms) in keyed {
+        let until = now_ms.saturating_add(window_ms);
+        let id = entries[number].id.into_bytes();
+        if tx.execute(DEDUPE, params![pool, key, &id[..], until, now_ms]).await? == 0 {
+            let existing = tx.query_one(FIND_DEDUPE, params![pool, key]).await?;
+            places[number].duplicate_of = Some(uuid(existing.get(0)?));
+        }
+    }
+    Ok(())
+}
+
+fn kept(entry: Entry, now_ms: i64) -> Item {
+    let Entry { new, depth, completes, .. } = entry;
+    Item {
+        function: new.function,
+        args: new.args,
+        context: new.context,
+        key: new.key,
+        priority: new.priority,
+        retry: new.retry,
+        on_complete: new.on_complete,
+        trace: new.trace,
+        enqueued_at: now_ms,
+        deadline_at: new
+            .deadline
+            .map(|within| now_ms.saturating_add(i64::try_from(within.as_millis()).unwrap_or(i64::MAX))),
+        attempts: 0,
+        errors: Vec::new(),
+        depth,
+        retry_of: new.retry_of,
+        completes,
+    }
+}

@@ -1,0 +1,56 @@
+//! What the workshop measures about itself.
+
+use mainstay_core::measure::{Counter, Gauge, Histogram, Measured, Reading};
+
+/// The figures of this process.
+#[derive(Debug, Default)]
+pub struct Figures {
+    /// Items taken.
+    pub taken: Counter,
+    /// Executions that returned.
+    pub succeeded: Counter,
+    /// Executions that failed.
+    pub failed: Counter,
+    /// Items that were cancelled.
+    pub canceled: Counter,
+    /// Leases of others that were over and whose work was taken back.
+    pub reaped: Counter,
+    /// Times that this process lost its own lease.
+    pub lost: Counter,
+    /// Items that run in this process.
+    pub running: Gauge,
+    /// Items of one claim.
+    pub claim_size: Histogram,
+    /// Items that ended in one transaction.
+    pub settle_size: Histogram,
+    /// Time from an item being ready or enqueued to its start, by the database's clock.
+    pub start_delay: Histogram,
+}
+
+impl Measured for Figures {
+    fn measure(&self, visit: &mut dyn FnMut(&'static str, &'static str, Reading)) {
+        let counters = [
+            ("work_taken", "Items taken.", &self.taken),
+            ("work_succeeded", "Executions that returned.", &self.succeeded),
+            ("work_failed", "Executions that failed.", &self.failed),
+            ("work_canceled", "Items that were cancelled.", &self.canceled),
+            ("work_leases_reaped", "Leases of others that were over.", &self.reaped),
+            ("work_leases_lost", "Times that this process lost its lease.", &self.lost),
+        ];
+        for (name, meaning, counter) in counters {
+            visit(name, meaning, Reading::Counter(counter.get()));
+        }
+        visit("work_running", "Items that run in this process.", Reading::Gauge(self.running.get()));
+        visit("work_claim_size", "Items of one claim.", Reading::Sizes(self.claim_size.snapshot()));
+        visit(
+            "work_settle_size",
+            "Items that ended in one transaction.",
+            Reading::Sizes(self.settle_size.snapshot()),
+        );
+        visit(
+            "work_start_delay",
+            "Time from enqueueing to the first start.",
+            Reading::Microseconds(self.start_delay.snapshot()),
+        );
+    }
+}

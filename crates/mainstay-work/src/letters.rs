@@ -1,0 +1,266 @@
+//! Dead letters: what ended failed, with all that is needed to try it again.
+
+use crate::MAX_PAGE;
+use crate::enqueue::{noted, parse, text, uuid};
+use crate::error::{Error, Result};
+use crate::item::{Attempted, Item, NewWork};
+use crate::work::Work;
+use mainstay_store::{Bulk, Row, Tx, Value, params};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::sync::LazyLock;
+use uuid::Uuid;
+
+/// What was done about a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LetterStatus {
+    /// Nothing yet.
+    Pending,
+    /// It was tried again, as another item.
+    Retried,
+    /// Somebody decided to leave it.
+    Ignored,
+}
+
+impl LetterStatus {
+    fn number(self) -> i64 {
+        match self {
+            Self::Pending => 0,
+            Self::Retried => 1,
+            Self::Ignored => 2,
+        }
+    }
+
+    fn of(number: i64) -> Self {
+        match number {
+            1 => Self::Retried,
+            2 => Self::Ignored,
+            _ => Self::Pending,
+        }
+    }
+}
+
+/// An item that ended failed.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Letter {
+    /// The item.
+    pub work_id: String,
+    /// Its pool.
+    pub pool: String,
+    /// Its function.
+    pub function: String,
+    /// `work`, or `onComplete` for the telling of an item's end.
+    pub kind: String,
+    /// What was done about it.
+    pub status: LetterStatus,
+    /// When it ended.
+    pub failed_at: i64,
+    /// What it ended with.
+    pub error: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The failures of its executions; the newest is last.
+    pub errors: Vec<Attempted>,
+    /// What it was called with.
+    pub args: Box<RawValue>,
+    /// What was kept beside it.
+    pub context: Option<Box<RawValue>>,
+    /// Its key.
+    pub key: Option<String>,
+    /// The item that tries it again.
+    pub retried_as: Option<String>,
+    /// For the next page: letters come newest first.
+    #[serde(skip)]
+    pub number: i64,
+}
+
+/// Which letters.
+#[derive(Debug, Clone, Default)]
+pub struct LetterFilter {
+    /// Of this status; pending ones unless given.
+    pub status: Option<LetterStatus>,
+    /// Of this pool.
+    pub pool: Option<String>,
+    /// Of this function.
+    pub function: Option<String>,
+    /// Older than the letter of this number.
+    pub before: Option<i64>,
+}
+
+/// A letter as it is kept.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    item: Item,
+    error: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retried_as: Option<String>,
+}
+
+pub(crate) static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::insert(
+        "INSERT INTO mainstay_letters (id, pool, name, kind, status, failed_at, letter) VALUES {rows}",
+        7,
+    )
+});
+const COLUMNS: &str = "number, id, pool, name, kind, status, failed_at, letter";
+const SET: &str = "UPDATE mainstay_letters SET status = $2, letter = $3 WHERE id = $1 AND status = 0";
+const PURGE: &str = "DELETE FROM mainstay_letters WHERE number IN (SELECT number FROM mainstay_letters \
+     WHERE failed_at < $1 ORDER BY number LIMIT 1000)";
+
+/// The row of a letter.
+pub(crate) fn row(
+    id: Uuid,
+    pool: i64,
+    item: &Item,
+    error: &str,
+    now_ms: i64,
+) -> mainstay_store::Result<[Value; 7]> {
+    let kind = if item.completes.is_some() { "onComplete" } else { "work" };
+    let written = Written { item: item.clone(), error: error.to_owned(), retried_as: None };
+    Ok([
+        Value::Blob(id.into_bytes().to_vec()),
+        Value::Int(pool),
+        Value::from(&item.function),
+        Value::from(kind),
+        Value::Int(LetterStatus::Pending.number()),
+        Value::Int(now_ms),
+        Value::Text(serde_json::to_string(&written).map_err(mainstay_store::Error::application)?),
+    ])
+}
+
+impl Work {
+    /// A page of dead letters, the newest first.
+    pub async fn letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
+        let limit = limit.clamp(1, MAX_PAGE) as i64;
+        let read = async |tx: Tx, (work, filter, limit): (Self, LetterFilter, i64)| {
+            let mut sql = format!("SELECT {COLUMNS} FROM mainstay_letters WHERE status = $1 AND number < $2");
+            let status = filter.status.unwrap_or(LetterStatus::Pending);
+            let mut values = vec![
+                Value::Int(status.number()),
+                Value::Int(filter.before.unwrap_or(i64::MAX)),
+                Value::Int(limit),
+            ];
+            if let Some(pool) = &filter.pool {
+                values.push(Value::Int(work.ground().directory.pool(&tx, pool).await??));
+                sql.push_str(&format!(" AND pool = ${}", values.len()));
+            }
+            if let Some(function) = &filter.function {
+                values.push(Value::from(function));
+                sql.push_str(&format!(" AND name = ${}", values.len()));
+            }
+            sql.push_str(" ORDER BY number DESC LIMIT $3");
+            let mut letters = Vec::new();
+            for row in tx.query(&sql, &values).await? {
+                letters.push(letter(&work, &tx, &row).await?);
+            }
+            Ok(letters)
+        };
+        Ok(self.store().read_with((self.clone(), filter, limit), read).await?)
+    }
+
+    /// One dead letter.
+    pub async fn letter(&self, work_id: &str) -> Result<Letter> {
+        let id = letter_id(work_id)?;
+        let read = async |tx: Tx, (work, id): (Self, Uuid)| match find(&tx, id).await? {
+            Some(row) => letter(&work, &tx, &row).await.map(Some),
+            None => Ok(None),
+        };
+        let found = self.store().read_with((self.clone(), id), read).await?;
+        found.ok_or_else(|| Error::LetterNotFound(work_id.to_owned()))
+    }
+
+    /// Tries a letter again, as a new item that is linked to it; the new item's id.
+    pub async fn retry_letter(&self, work_id: &str) -> Result<String> {
+        let id = letter_id(work_id)?;
+        let retry = async |tx: Tx, (work, id): (Self, Uuid)| retry_in(&work, &tx, id).await;
+        Ok(self.store().transact_with((self.clone(), id), retry).await?)
+    }
+
+    /// Leaves a letter for good; it is kept until it is purged.
+    pub async fn ignore_letter(&self, work_id: &str) -> Result<()> {
+        let id = letter_id(work_id)?;
+        let ignore = async |tx: Tx, id: Uuid| {
+            let row = find(&tx, id).await?.ok_or_else(|| Error::LetterNotFound(text(id)))?;
+            let letter: String = row.get(7)?;
+            let params = params![&id.as_bytes()[..], LetterStatus::Ignored.number(), letter];
+            if tx.execute(SET, params).await? == 0 {
+                Err(Error::LetterNotFound(text(id)).into())
+            } else {
+                Ok(())
+            }
+        };
+        Ok(self.store().transact_with(id, ignore).await?)
+    }
+
+    /// Removes letters that failed before a moment, whatever was done about them; how many.
+    pub async fn purge_letters(&self, before_ms: i64) -> Result<u64> {
+        let mut purged = 0;
+        loop {
+            let purge = async |tx: Tx, before_ms: i64| tx.execute(PURGE, params![before_ms]).await;
+            let count = self.store().transact_with(before_ms, purge).await?;
+            purged += count;
+            if count == 0 {
+                return Ok(purged);
+            }
+        }
+    }
+}
+
+fn letter_id(work_id: &str) -> Result<Uuid> {
+    parse(work_id).ok_or_else(|| Error::LetterNotFound(work_id.to_owned()))
+}
+
+async fn find(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<Row>> {
+    let sql = format!("SELECT {COLUMNS} FROM mainstay_letters WHERE id = $1");
+    tx.query_optional(&sql, params![&id.as_bytes()[..]]).await
+}
+
+async fn retry_in(work: &Work, tx: &Tx, id: Uuid) -> mainstay_store::Result<String> {
+    let row = find(tx, id).await?.ok_or_else(|| Error::LetterNotFound(text(id)))?;
+    let mut written: Written =
+        serde_json::from_str(row.get(7)?).map_err(mainstay_store::Error::application)?;
+    let pool = work.ground().directory.pool_name(tx, row.get(2)?).await?;
+    let item = &written.item;
+    let again = NewWork {
+        key: item.key.clone(),
+        priority: item.priority,
+        retry: item.retry,
+        on_complete: item.on_complete.clone(),
+        context: item.context.clone(),
+        trace: item.trace.clone(),
+        retry_of: Some(text(id)),
+        ..NewWork::new(pool, &item.function, &item.args).map_err(mainstay_store::Error::from)?
+    };
+    let receipt = noted(work.ground(), tx).add(vec![again]);
+    let new_id = receipt.work_ids()[0].clone();
+    written.retried_as = Some(new_id.clone());
+    let letter = serde_json::to_string(&written).map_err(mainstay_store::Error::application)?;
+    let params = params![&id.as_bytes()[..], LetterStatus::Retried.number(), letter];
+    if tx.execute(SET, params).await? == 0 {
+        return Err(Error::LetterNotFound(text(id)).into());
+    }
+    Ok(new_id)
+}
+
+async fn letter(work: &Work, tx: &Tx, row: &Row) -> mainstay_store::Result<Letter> {
+    let written: Written = serde_json::from_str(row.get(7)?).map_err(mainstay_store::Error::application)?;
+    Ok(Letter {
+        number: row.get(0)?,
+        work_id: text(uuid(row.get(1)?)),
+        pool: work.ground().directory.pool_name(tx, row.get(2)?).await?,
+        function: row.get(3)?,
+        kind: row.get(4)?,
+        status: LetterStatus::of(row.get(5)?),
+        failed_at: row.get(6)?,
+        error: written.error,
+        attempts: written.item.attempts,
+        errors: written.item.errors,
+        args: written.item.args,
+        context: written.item.context,
+        key: written.item.key,
+        retried_as: written.retried_as,
+    })
+}

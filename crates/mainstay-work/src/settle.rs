@@ -1,0 +1,413 @@
+//! Ending executions: what came of them, who is told, and what becomes possible by it, in one transaction.
+
+use crate::claim::{Held, Taken};
+use crate::directory::{pool_topic, time_topic};
+use crate::enqueue::{INSERT_WORK, Noted, change, noted, text};
+use crate::error::Error;
+use crate::functions::{Body, Call, Cancel, FunctionKind};
+use crate::item::{Item, NewWork, OnComplete, WorkResult, raw};
+use crate::next::{Next, Outcome, next};
+use crate::pool::Pool;
+use crate::schema::waiting;
+use crate::work::Ground;
+use crate::{keys, lease, letters};
+use mainstay_core::failure::{Class, Failure};
+use mainstay_store::{Bulk, Result, Tx, Value, params};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use uuid::Uuid;
+
+/// What is to be done about an item.
+#[derive(Debug, Clone)]
+pub(crate) enum Plan {
+    /// Its execution has ended.
+    Ended(Outcome),
+    /// It is a mutation, and runs now.
+    Run,
+}
+
+/// An item whose execution ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Ending {
+    pub(crate) taken: Taken,
+    pub(crate) plan: Plan,
+    pub(crate) cancel: Cancel,
+    /// Its `onComplete` has failed in a transaction like this one, and is enqueued instead.
+    pub(crate) is_told_later: bool,
+}
+
+/// What ends together.
+#[derive(Debug, Clone)]
+pub(crate) struct Settlement {
+    pub(crate) pool: i64,
+    pub(crate) pool_name: String,
+    pub(crate) settings: Arc<Pool>,
+    /// The lease they were taken under, unless that is over.
+    pub(crate) lease: Option<i64>,
+    /// Each with the number of its batch.
+    pub(crate) endings: Vec<(i64, Ending)>,
+    pub(crate) held: Vec<Held>,
+    pub(crate) progress: Arc<Progress>,
+}
+
+/// Which author's code is running, for when a transaction fails without saying where.
+#[derive(Debug, Default)]
+pub(crate) struct Progress(AtomicUsize);
+
+impl Progress {
+    fn enter(&self, index: usize, part: Part) {
+        self.0.store((index << 2) | part as usize, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// What was running when the transaction ended.
+    pub(crate) fn at(&self) -> Option<(usize, Part)> {
+        let at = self.0.load(Ordering::Relaxed);
+        let part = match at & 3 {
+            1 => Part::Run,
+            2 => Part::Tell,
+            _ => return None,
+        };
+        Some((at >> 2, part))
+    }
+}
+
+/// Whose code failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The mutation.
+    Run = 1,
+    /// The `onComplete`.
+    Tell = 2,
+}
+
+/// An author's code failed, and the transaction with it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{failure}")]
+pub(crate) struct AuthorFailed {
+    pub(crate) index: usize,
+    pub(crate) part: Part,
+    pub(crate) failure: Failure,
+}
+
+/// What is kept of an item that ended.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Record<'a> {
+    function: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'a RawValue>,
+    attempts: u32,
+    enqueued_at: i64,
+    result: &'a WorkResult,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<&'a Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_of: Option<&'a str>,
+}
+
+static INSERT_ENDED: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::insert("INSERT INTO mainstay_ended (id, pool, state, ended_at, record) VALUES {rows}", 5)
+});
+const DROP_BATCH: &str = "DELETE FROM mainstay_batches WHERE number = $1";
+const DROP_MARKS: &str = "DELETE FROM mainstay_batch_marks WHERE batch = $1";
+const MARK: &str = "INSERT INTO mainstay_batch_marks (batch, done) VALUES ($1, $2) \
+     ON CONFLICT (batch) DO UPDATE SET done = excluded.done";
+const DROP_CANCEL: &str = "DELETE FROM mainstay_work_cancels WHERE id = $1";
+
+/// The number of a kind of end, as it is kept.
+pub(crate) fn state_of(result: &WorkResult) -> i64 {
+    match result {
+        WorkResult::Success { .. } => 0,
+        WorkResult::Failed { .. } => 1,
+        WorkResult::Canceled => 2,
+    }
+}
+
+/// What a settlement writes, collected.
+#[derive(Default)]
+struct Writes {
+    ended: Vec<Value>,
+    work: Vec<Value>,
+    keys: BTreeMap<(i64, String), i64>,
+    letters: Vec<Value>,
+    is_any_ready: bool,
+    is_any_delayed: bool,
+}
+
+/// Ends items. Fails as a whole: with [`AuthorFailed`] when an author's code does.
+pub(crate) async fn settle(ground: &Arc<Ground>, tx: &Tx, settlement: &Settlement) -> Result<()> {
+    settlement.progress.leave();
+    let now_ms = match settlement.lease {
+        Some(lease) => lease::fence(tx, lease).await?,
+        None => ground.now_ms(tx).await?,
+    };
+    let mut writes = Writes::default();
+    for (index, (_, ending)) in settlement.endings.iter().enumerate() {
+        settle_one(ground, tx, settlement, index, ending, now_ms, &mut writes).await?;
+    }
+    for held in &settlement.held {
+        let ended = settlement.endings.iter().filter(|(batch, _)| *batch == held.batch);
+        match held.with_done(ended.map(|(_, ending)| ending.taken.index)) {
+            Some(done) => drop(tx.execute(MARK, params![held.batch, done]).await?),
+            None => {
+                if tx.execute(DROP_BATCH, params![held.batch]).await? == 0 {
+                    return Err(Error::LeaseLost(settlement.lease.unwrap_or_default()).into());
+                }
+                if !held.done.is_empty() {
+                    tx.execute(DROP_MARKS, params![held.batch]).await?;
+                }
+            }
+        }
+    }
+    let count = settlement.endings.len() as i64;
+    write(tx, settlement.pool, now_ms, writes, count).await
+}
+
+/// Ends an item that was taken out of what waits, without anybody having worked on it.
+pub(crate) async fn end_waiting(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    settlement: &Settlement,
+    now_ms: i64,
+) -> Result<()> {
+    let mut writes = Writes::default();
+    for (index, (_, ending)) in settlement.endings.iter().enumerate() {
+        settle_one(ground, tx, settlement, index, ending, now_ms, &mut writes).await?;
+    }
+    write(tx, settlement.pool, now_ms, writes, 0).await
+}
+
+async fn write(tx: &Tx, pool: i64, now_ms: i64, mut writes: Writes, executions: i64) -> Result<()> {
+    let requeued = (writes.work.len() / 7) as i64;
+    if !writes.keys.is_empty() {
+        let freed = keys::release(tx, &writes.keys, now_ms).await?;
+        for row in freed.chunks_exact(7) {
+            let is_ready = row[3] == Value::Int(waiting::READY);
+            writes.is_any_ready |= is_ready;
+            writes.is_any_delayed |= !is_ready;
+        }
+        writes.work.extend(freed);
+    }
+    INSERT_ENDED.execute(tx, &writes.ended).await?;
+    INSERT_WORK.execute(tx, &writes.work).await?;
+    letters::INSERT.execute(tx, &writes.letters).await?;
+    change(tx, pool, now_ms, requeued, 0, executions).await?;
+    if writes.is_any_ready {
+        tx.wake(&pool_topic(pool))?;
+    }
+    if writes.is_any_delayed {
+        tx.wake(&time_topic())?;
+    }
+    Ok(())
+}
+
+async fn settle_one(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    settlement: &Settlement,
+    index: usize,
+    ending: &Ending,
+    now_ms: i64,
+    writes: &mut Writes,
+) -> Result<()> {
+    let (id, mut item) = (ending.taken.id, ending.taken.item.clone());
+    let is_canceled = ending.cancel.is_asked();
+    let outcome = match &ending.plan {
+        Plan::Ended(outcome) => outcome.clone(),
+        Plan::Run if is_canceled => Outcome::Canceled,
+        Plan::Run => Outcome::Success(run(ground, tx, settlement, index, ending).await?),
+    };
+    let kind = ground.directory.function(tx, &item.function).await?;
+    // A function that nobody declares any more was an action as far as anybody knows.
+    let kind = match kind.as_deref() {
+        Ok("mutation") => FunctionKind::Mutation,
+        _ => FunctionKind::Action,
+    };
+    let next = next(&mut item, outcome, kind, &settlement.settings.retry, now_ms, &*ground.random);
+    let result = match next {
+        Next::End(result) => result,
+        Next::Retry { after_ms } if !is_canceled => {
+            writes.is_any_delayed = true;
+            let due_at = now_ms.saturating_add(after_ms);
+            return requeue(ground, tx, settlement.pool, id, &item, due_at, waiting::DELAYED, writes).await;
+        }
+        Next::Again if !is_canceled => {
+            writes.is_any_ready = true;
+            return requeue(ground, tx, settlement.pool, id, &item, now_ms, waiting::READY, writes).await;
+        }
+        // Instead of starting anew.
+        Next::Retry { .. } | Next::Again => WorkResult::Canceled,
+    };
+    if is_canceled {
+        tx.execute(DROP_CANCEL, params![&id.as_bytes()[..]]).await?;
+    }
+    if let Some(key) = &item.key {
+        writes.keys.insert((settlement.pool, key.clone()), 1);
+    }
+    if let WorkResult::Failed { error } = &result {
+        writes.letters.extend(letters::row(id, settlement.pool, &item, error, now_ms)?);
+    }
+    let record = Record {
+        function: &item.function,
+        key: item.key.as_deref(),
+        context: item.context.as_deref(),
+        attempts: item.attempts,
+        enqueued_at: item.enqueued_at,
+        result: &result,
+        last_error: item.errors.last().map(|last| &last.failure),
+        retry_of: item.retry_of.as_deref(),
+    };
+    writes.ended.extend([
+        Value::Blob(id.into_bytes().to_vec()),
+        Value::Int(settlement.pool),
+        Value::Int(state_of(&result)),
+        Value::Int(now_ms),
+        Value::Text(serde_json::to_string(&record).map_err(mainstay_store::Error::application)?),
+    ]);
+    if item.on_complete.is_some() {
+        tell(ground, tx, settlement, index, ending, &item, result).await?;
+    }
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "the columns of a row")]
+async fn requeue(
+    ground: &Ground,
+    tx: &Tx,
+    pool: i64,
+    id: Uuid,
+    item: &Item,
+    due_at: i64,
+    state: i64,
+    writes: &mut Writes,
+) -> Result<()> {
+    let lane = crate::directory::Lane {
+        pool,
+        function: item.function.as_str().into(),
+        priority: item.priority.into(),
+    };
+    writes.work.extend([
+        Value::Blob(id.into_bytes().to_vec()),
+        Value::Int(pool),
+        Value::Int(ground.directory.lane(tx, &lane).await?),
+        Value::Int(state),
+        Value::Int(due_at),
+        Value::from(item.key.as_deref()),
+        Value::Text(serde_json::to_string(item).map_err(mainstay_store::Error::application)?),
+    ]);
+    Ok(())
+}
+
+/// An execution, as its function sees it.
+pub(crate) fn call(id: Uuid, item: &Item, cancel: Cancel) -> Call {
+    Call {
+        work_id: text(id),
+        function: item.function.clone(),
+        attempt: item.attempts + 1,
+        args: item.args.clone(),
+        context: item.context.clone(),
+        key: item.key.clone(),
+        trace: item.trace.clone(),
+        cancel,
+    }
+}
+
+async fn run(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    settlement: &Settlement,
+    index: usize,
+    ending: &Ending,
+) -> Result<Box<RawValue>> {
+    let Taken { id, item, .. } = &ending.taken;
+    let Some(Body::Mutation(mutation)) = ground.functions.get(&item.function).map(|one| &one.body) else {
+        let failure = Failure::retryable(format!("{} is not a mutation of this node", item.function));
+        return Err(mainstay_store::Error::application(AuthorFailed { index, part: Part::Run, failure }));
+    };
+    let noted = noted(ground, tx);
+    noted.at_depth(0);
+    settlement.progress.enter(index, Part::Run);
+    let ended = mutation(tx.clone(), call(*id, item, ending.cancel.clone())).await;
+    let value = ended.map_err(|error| author_failed(index, Part::Run, error))?;
+    settlement.progress.leave();
+    Ok(value)
+}
+
+/// Tells an item's end to its `onComplete`: at once if that is a mutation of this node, by an item of its own otherwise.
+async fn tell(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    settlement: &Settlement,
+    index: usize,
+    ending: &Ending,
+    item: &Item,
+    result: WorkResult,
+) -> Result<()> {
+    let Some(function) = &item.on_complete else { return Ok(()) };
+    let work_id = text(ending.taken.id);
+    let args = OnComplete { work_id: work_id.clone(), context: item.context.clone(), result };
+    let args = raw("onComplete", &args).map_err(mainstay_store::Error::from)?;
+    let noted: Arc<Noted> = noted(ground, tx);
+    let depth = item.depth + 1;
+    if let Some(Body::Mutation(mutation)) = ground.functions.get(function).map(|one| &one.body)
+        && !ending.is_told_later
+    {
+        let call = Call {
+            work_id,
+            function: function.clone(),
+            attempt: 1,
+            args,
+            context: None,
+            key: item.key.clone(),
+            trace: item.trace.clone(),
+            cancel: Cancel::default(),
+        };
+        noted.at_depth(depth);
+        settlement.progress.enter(index, Part::Tell);
+        let told = mutation(tx.clone(), call).await;
+        told.map_err(|error| author_failed(index, Part::Tell, error))?;
+        settlement.progress.leave();
+        noted.at_depth(0);
+        return Ok(());
+    }
+    let mut telling =
+        NewWork::new(&settlement.pool_name, function, &args).map_err(mainstay_store::Error::from)?;
+    telling.trace.clone_from(&item.trace);
+    telling.context.clone_from(&item.context);
+    noted.add_telling(telling, depth, work_id);
+    Ok(())
+}
+
+/// What an author's code failed with, unless it was the store that failed under it.
+fn author_failed(index: usize, part: Part, error: mainstay_store::Error) -> mainstay_store::Error {
+    if error.is_retryable() {
+        return error;
+    }
+    let failure = failure_of(error);
+    mainstay_store::Error::application(AuthorFailed { index, part, failure })
+}
+
+/// The failure that an author's error stands for.
+pub(crate) fn failure_of(error: mainstay_store::Error) -> Failure {
+    match error {
+        mainstay_store::Error::Application(reason) => match reason.downcast::<Failure>() {
+            Ok(failure) => *failure,
+            Err(other) => match other.downcast_ref::<Error>() {
+                Some(own) if !own.is_retryable() => {
+                    Failure::new(Class::ValidationError, format!("{}: {own}", own.code()))
+                }
+                _ => Failure::retryable(other.to_string()),
+            },
+        },
+        other => Failure::retryable(other.to_string()),
+    }
+}

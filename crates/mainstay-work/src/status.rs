@@ -1,0 +1,292 @@
+//! Looking at items, and cancelling them.
+
+use crate::claim::{Taken, unpack};
+use crate::directory::cancels_topic;
+use crate::enqueue::{change, parse, text, uuid};
+use crate::error::Result;
+use crate::functions::Cancel;
+use crate::item::{Item, WorkResult};
+use crate::next::Outcome;
+use crate::schema::waiting;
+use crate::settle::{Ending, Plan, Settlement, end_waiting};
+use crate::work::{Ground, Work};
+use crate::{MAX_PAGE, keys};
+use mainstay_store::{Tx, Value, params};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Where an item stands, in four words (decision C31).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// It waits.
+    Pending,
+    /// Somebody works on it.
+    Running,
+    /// It ended, well or cancelled.
+    Completed,
+    /// It ended failed.
+    Failed,
+}
+
+/// Where an item stands, exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Native {
+    /// It may start at any moment.
+    Ready,
+    /// It waits for its time.
+    Delayed,
+    /// It waits behind another item of its key.
+    Behind,
+    /// Somebody works on it.
+    Running,
+    /// It returned.
+    Success,
+    /// It ended failed.
+    Failed,
+    /// It was cancelled.
+    Canceled,
+}
+
+impl Native {
+    fn state(self) -> State {
+        match self {
+            Self::Ready | Self::Delayed | Self::Behind => State::Pending,
+            Self::Running => State::Running,
+            Self::Success | Self::Canceled => State::Completed,
+            Self::Failed => State::Failed,
+        }
+    }
+}
+
+/// What is known of an item.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The item.
+    pub work_id: String,
+    /// Its pool.
+    pub pool: String,
+    /// Its function.
+    pub function: String,
+    /// Where it stands.
+    pub state: State,
+    /// Where it stands, exactly.
+    pub native: Native,
+    /// Executions that have ended, and count.
+    pub attempts: u32,
+    /// What the last one that failed failed with.
+    pub last_error: Option<String>,
+    /// What is kept beside it.
+    pub context: Option<Box<RawValue>>,
+    /// Its key.
+    pub key: Option<String>,
+    /// When it was enqueued.
+    pub enqueued_at: i64,
+    /// When it may start, while it waits.
+    pub due_at: Option<i64>,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// What came of it.
+    pub result: Option<WorkResult>,
+}
+
+/// What came of cancelling an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Canceled {
+    /// It waited, and has ended cancelled.
+    AtOnce,
+    /// It runs, and was told to stop.
+    Asked,
+    /// It had ended before.
+    TooLate,
+}
+
+const WAITING: &str = "SELECT pool, state, due_at, item FROM mainstay_work WHERE id = $1";
+const ENDED: &str = "SELECT pool, state, ended_at, record FROM mainstay_ended WHERE id = $1";
+const HELD: &str = "SELECT pool, ids, items FROM mainstay_batches";
+const LIST: &str = "SELECT id, state, due_at, item FROM mainstay_work WHERE pool = $1 AND place > $2 \
+     ORDER BY place LIMIT $3";
+const TAKE: &str = "DELETE FROM mainstay_work WHERE id = $1 RETURNING pool, state, item";
+const ASK: &str =
+    "INSERT INTO mainstay_work_cancels (id, asked_at) VALUES ($1, mainstay_now()) ON CONFLICT DO NOTHING";
+const FORGET: &str = "DELETE FROM mainstay_ended WHERE id = $1";
+
+/// What was kept of an item that ended.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    function: String,
+    #[serde(default)]
+    key: Option<String>,
+    #[serde(default)]
+    context: Option<Box<RawValue>>,
+    attempts: u32,
+    enqueued_at: i64,
+    result: WorkResult,
+    #[serde(default)]
+    last_error: Option<crate::Failure>,
+}
+
+impl Work {
+    /// What is known of an item; nothing when it never was, or was forgotten.
+    pub async fn status(&self, work_id: &str) -> Result<Option<Status>> {
+        let Some(id) = parse(work_id) else { return Ok(None) };
+        let read = async |tx: Tx, (ground, id): (Arc<Ground>, Uuid)| status(&ground, &tx, id).await;
+        Ok(self.store().read_with((self.ground().clone(), id), read).await?)
+    }
+
+    /// Items of a pool that wait, in the order they came.
+    pub async fn pending(&self, pool: &str, limit: usize) -> Result<Vec<Status>> {
+        let limit = limit.clamp(1, MAX_PAGE) as i64;
+        let read = async |tx: Tx, (ground, pool, limit): (Arc<Ground>, String, i64)| {
+            let number = ground.directory.pool(&tx, &pool).await??;
+            let mut items = Vec::new();
+            for row in tx.query(LIST, params![number, 0, limit]).await? {
+                let item: Item =
+                    serde_json::from_str(row.get(3)?).map_err(mainstay_store::Error::application)?;
+                let native = native_of(row.get(1)?);
+                items.push(of_item(uuid(row.get(0)?), &pool, item, native, Some(row.get(2)?)));
+            }
+            Ok(items)
+        };
+        Ok(self.store().read_with((self.ground().clone(), pool.to_owned(), limit), read).await?)
+    }
+
+    /// Cancels an item: one that waits never starts, one that runs is told to stop. Its `onComplete` is told.
+    pub async fn cancel(&self, work_id: &str) -> Result<Canceled> {
+        let not_found = || crate::Error::NotFound(work_id.to_owned());
+        let id = parse(work_id).ok_or_else(not_found)?;
+        let cancel = async |tx: Tx, (ground, id): (Arc<Ground>, Uuid)| cancel(&ground, &tx, id).await;
+        let done = self.store().transact_with((self.ground().clone(), id), cancel).await?;
+        done.ok_or_else(not_found)
+    }
+
+    /// Forgets an item that ended; false when there is none.
+    pub async fn forget(&self, work_id: &str) -> Result<bool> {
+        let Some(id) = parse(work_id) else { return Ok(false) };
+        let forget = async |tx: Tx, id: Uuid| tx.execute(FORGET, params![&id.as_bytes()[..]]).await;
+        Ok(self.store().transact_with(id, forget).await? > 0)
+    }
+}
+
+fn native_of(state: i64) -> Native {
+    match state {
+        waiting::DELAYED => Native::Delayed,
+        waiting::BEHIND => Native::Behind,
+        _ => Native::Ready,
+    }
+}
+
+fn of_item(id: Uuid, pool: &str, item: Item, native: Native, due_at: Option<i64>) -> Status {
+    Status {
+        work_id: text(id),
+        pool: pool.to_owned(),
+        state: native.state(),
+        native,
+        attempts: item.attempts,
+        last_error: item.errors.last().map(|last| last.failure.to_string()),
+        function: item.function,
+        context: item.context,
+        key: item.key,
+        enqueued_at: item.enqueued_at,
+        due_at,
+        ended_at: None,
+        result: None,
+    }
+}
+
+async fn status(ground: &Ground, tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<Status>> {
+    let own = params![&id.as_bytes()[..]];
+    if let Some(row) = tx.query_optional(WAITING, own).await? {
+        let pool = ground.directory.pool_name(tx, row.get(0)?).await?;
+        let item = serde_json::from_str(row.get(3)?).map_err(mainstay_store::Error::application)?;
+        return Ok(Some(of_item(id, &pool, item, native_of(row.get(1)?), Some(row.get(2)?))));
+    }
+    if let Some(row) = tx.query_optional(ENDED, own).await? {
+        let record: Record = serde_json::from_str(row.get(3)?).map_err(mainstay_store::Error::application)?;
+        let native = match record.result {
+            WorkResult::Success { .. } => Native::Success,
+            WorkResult::Failed { .. } => Native::Failed,
+            WorkResult::Canceled => Native::Canceled,
+        };
+        return Ok(Some(Status {
+            work_id: text(id),
+            pool: ground.directory.pool_name(tx, row.get(0)?).await?,
+            function: record.function,
+            state: native.state(),
+            native,
+            attempts: record.attempts,
+            last_error: record.last_error.map(|failure| failure.to_string()),
+            context: record.context,
+            key: record.key,
+            enqueued_at: record.enqueued_at,
+            due_at: None,
+            ended_at: Some(row.get(2)?),
+            result: Some(record.result),
+        }));
+    }
+    let Some((pool, taken)) = held(tx, id).await? else { return Ok(None) };
+    let pool = ground.directory.pool_name(tx, pool).await?;
+    Ok(Some(of_item(id, &pool, taken.item, Native::Running, None)))
+}
+
+/// An item that somebody works on. There are as few batches as there are items running.
+async fn held(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<(i64, Taken)>> {
+    for row in tx.query(HELD, &[]).await? {
+        let ids: &[u8] = row.get(1)?;
+        let Some(index) = ids.chunks_exact(16).position(|one| one == id.as_bytes()) else { continue };
+        let taken = unpack(ids, row.get(2)?)?.swap_remove(index);
+        return Ok(Some((row.get(0)?, taken)));
+    }
+    Ok(None)
+}
+
+async fn cancel(ground: &Arc<Ground>, tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<Canceled>> {
+    let own = params![&id.as_bytes()[..]];
+    if let Some(row) = tx.query(TAKE, own).await?.pop() {
+        let now_ms = ground.now_ms(tx).await?;
+        let (pool, state): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let mut item: Item = serde_json::from_str(row.get(2)?).map_err(mainstay_store::Error::application)?;
+        if state == waiting::BEHIND
+            && let Some(key) = item.key.take()
+        {
+            // It never came to the front, so nobody behind it does now.
+            keys::leave_behind(tx, pool, &key).await?;
+        }
+        change(tx, pool, now_ms, -1, 0, 0).await?;
+        let pool_name = ground.directory.pool_name(tx, pool).await?;
+        let row =
+            tx.query_one("SELECT settings FROM mainstay_pools WHERE number = $1", params![pool]).await?;
+        let ending = Ending {
+            taken: Taken { id, item, index: 0 },
+            plan: Plan::Ended(Outcome::Canceled),
+            cancel: Cancel::default(),
+            is_told_later: false,
+        };
+        let settlement = Settlement {
+            pool,
+            settings: ground.settings(&pool_name, row.get(0)?)?,
+            pool_name,
+            lease: None,
+            endings: vec![(0, ending)],
+            held: Vec::new(),
+            progress: Arc::default(),
+        };
+        end_waiting(ground, tx, &settlement, now_ms).await?;
+        return Ok(Some(Canceled::AtOnce));
+    }
+    if tx.query_optional(ENDED, own).await?.is_some() {
+        return Ok(Some(Canceled::TooLate));
+    }
+    if held(tx, id).await?.is_none() {
+        return Ok(None);
+    }
+    tx.execute(ASK, &[Value::Blob(id.as_bytes().to_vec())]).await?;
+    tx.wake(&cancels_topic())?;
+    Ok(Some(Canceled::Asked))
+}

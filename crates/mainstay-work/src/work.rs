@@ -1,0 +1,247 @@
+//! The workshop as its users see it.
+
+use crate::directory::{Directory, pool_topic};
+use crate::engine::Engine;
+use crate::enqueue::{Enqueued, Receipt, check, noted};
+use crate::error::{Error, Result};
+use crate::figures::Figures;
+use crate::functions::{FunctionKind, Functions};
+use crate::item::{NewWork, name};
+use crate::lease;
+use crate::pool::{Depth, Pool, PoolStatus};
+use mainstay_core::clock::Clock;
+use mainstay_core::ids::Ids;
+use mainstay_core::random::Random;
+use mainstay_store::{Store, Tx, params};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What every part of the workshop stands on.
+pub(crate) struct Ground {
+    pub(crate) store: Store,
+    pub(crate) functions: Functions,
+    pub(crate) directory: Directory,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) ids: Ids,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    /// Settings as they were read last, by their text.
+    settings: Mutex<HashMap<String, (String, Arc<Pool>)>>,
+}
+
+impl Ground {
+    /// The database's time. The process that owns a SQLite file is the database.
+    pub(crate) async fn now_ms(&self, tx: &Tx) -> mainstay_store::Result<i64> {
+        if self.store.is_shared() { tx.now_ms().await } else { Ok(self.clock.now_ms()) }
+    }
+
+    /// A pool's settings, read once for each text.
+    pub(crate) fn settings(&self, name: &str, text: &str) -> mainstay_store::Result<Arc<Pool>> {
+        let mut known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read, pool)) = known.get(name)
+            && read == text
+        {
+            return Ok(pool.clone());
+        }
+        let mut pool: Pool = serde_json::from_str(text).map_err(mainstay_store::Error::application)?;
+        pool.name = name.to_owned();
+        let pool = Arc::new(pool);
+        known.insert(name.to_owned(), (text.to_owned(), pool.clone()));
+        Ok(pool)
+    }
+}
+
+impl Ground {
+    /// A pool's settings as they were read last.
+    pub(crate) fn settings_of(&self, name: &str) -> Option<Arc<Pool>> {
+        let known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(name).map(|(_, pool)| pool.clone())
+    }
+}
+
+/// Work of a store: enqueueing, looking, cancelling. Clones are the same.
+#[derive(Clone)]
+pub struct Work {
+    ground: Arc<Ground>,
+}
+
+/// That this process has opened its own SQLite file before.
+struct Opened;
+
+const SET_PAUSED: &str =
+    "UPDATE mainstay_pools SET is_paused = $2, changed_at = mainstay_now() WHERE number = $1";
+const POOLS: &str = "SELECT number, name, settings, is_paused FROM mainstay_pools ORDER BY name";
+const TOTALS: &str = "SELECT CAST(coalesce(sum(pending), 0) AS BIGINT), CAST(coalesce(sum(started), 0) AS BIGINT), \
+     CAST(coalesce(sum(ended), 0) AS BIGINT) FROM (\
+     SELECT pending, started, ended FROM mainstay_pool_totals WHERE pool = $1 UNION ALL \
+     SELECT pending, started, ended FROM mainstay_pool_changes WHERE pool = $1) AS parts";
+const LATELY: &str = "SELECT CAST(coalesce(sum(started), 0) AS BIGINT), CAST(coalesce(sum(ended), 0) AS BIGINT) \
+     FROM mainstay_pool_changes WHERE pool = $1 AND changed_at > $2";
+const FRONT: &str = "SELECT due_at FROM mainstay_work WHERE lane = $1 AND state = 0 ORDER BY place LIMIT 1";
+
+/// How far back "lately" goes.
+pub(crate) const LATELY_MS: i64 = 10_000;
+
+impl Work {
+    /// Opens the work of a store that was opened with [`COMPONENT`](crate::COMPONENT), and declares what this node can do.
+    pub async fn open(store: &Store, functions: Functions) -> Result<Self> {
+        let ground = Arc::new(Ground {
+            store: store.clone(),
+            functions,
+            directory: Directory::default(),
+            figures: Arc::default(),
+            ids: Ids::new(store.clock().clone(), store.random().clone()),
+            clock: store.clock().clone(),
+            random: store.random().clone(),
+            settings: Mutex::default(),
+        });
+        for (function, _) in ground.functions.iter() {
+            name("function", function)?;
+        }
+        // The file of a store that is not shared has one owner at a time: whoever held a lease is gone.
+        let is_first = !store.is_shared() && store.companion::<Opened>(None).is_none();
+        if is_first {
+            store.companion(Some(Arc::new(Opened)));
+        }
+        let declare = async |tx: Tx, (ground, is_first): (Arc<Ground>, bool)| {
+            if is_first {
+                lease::give_up_all(&tx).await?;
+            }
+            for (name, function) in ground.functions.iter() {
+                Directory::put_function(&tx, name, function.kind().as_str()).await?;
+            }
+            Ok(())
+        };
+        store.transact_with((ground.clone(), is_first), declare).await?;
+        Ok(Self { ground })
+    }
+
+    /// Declares a pool, or changes its settings.
+    pub async fn pool(&self, pool: Pool) -> Result<()> {
+        pool.check()?;
+        let put = async |tx: Tx, pool: Pool| Directory::put_pool(&tx, &pool).await;
+        self.store().transact_with(pool, put).await?;
+        Ok(())
+    }
+
+    /// Declares a function that somebody else runs, such as a pull worker.
+    pub async fn declare(&self, function: &str, kind: FunctionKind) -> Result<()> {
+        name("function", function)?;
+        let put = async |tx: Tx, (function, kind): (String, FunctionKind)| {
+            Directory::put_function(&tx, &function, kind.as_str()).await
+        };
+        Ok(self.store().transact_with((function.to_owned(), kind), put).await?)
+    }
+
+    /// Enqueues an item in a transaction of its own.
+    pub async fn enqueue(&self, item: NewWork) -> Result<Enqueued> {
+        let mut enqueued = self.enqueue_all(vec![item]).await?;
+        enqueued.pop().ok_or_else(|| Error::invalid("items", "must be at least one"))
+    }
+
+    /// Enqueues many items in one transaction: all of them or none.
+    pub async fn enqueue_all(&self, items: Vec<NewWork>) -> Result<Vec<Enqueued>> {
+        check(&self.ground.functions, &items)?;
+        let ground = self.ground.clone();
+        let add = async |tx: Tx, (ground, items): (Arc<Ground>, Arc<Vec<NewWork>>)| {
+            Ok(noted(&ground, &tx).add((*items).clone()))
+        };
+        let receipt = self.store().transact_with((ground, Arc::new(items)), add).await?;
+        Ok(receipt.get().unwrap_or_default().to_vec())
+    }
+
+    /// Enqueues at the end of a transaction, beside what its author writes: all of it is committed, or nothing.
+    pub fn enqueue_in(&self, tx: &Tx, items: impl IntoIterator<Item = NewWork>) -> Result<Receipt> {
+        let items: Vec<NewWork> = items.into_iter().collect();
+        check(&self.ground.functions, &items)?;
+        Ok(noted(&self.ground, tx).add(items))
+    }
+
+    /// Lets nothing of a pool start. What runs goes on.
+    pub async fn pause(&self, pool: &str) -> Result<()> {
+        self.set_paused(pool, true).await
+    }
+
+    /// Lets a pool's items start again.
+    pub async fn resume(&self, pool: &str) -> Result<()> {
+        self.set_paused(pool, false).await
+    }
+
+    async fn set_paused(&self, pool: &str, is_paused: bool) -> Result<()> {
+        let set = async |tx: Tx, (ground, pool, is_paused): (Arc<Ground>, String, bool)| {
+            let number = ground.directory.pool(&tx, &pool).await??;
+            tx.execute(SET_PAUSED, params![number, i64::from(is_paused)]).await?;
+            tx.wake(&pool_topic(number))
+        };
+        let context = (self.ground.clone(), pool.to_owned(), is_paused);
+        Ok(self.store().transact_with(context, set).await?)
+    }
+
+    /// All pools, and how they are doing.
+    pub async fn pools(&self) -> Result<Vec<PoolStatus>> {
+        let read = async |tx: Tx, ground: Arc<Ground>| {
+            let mut pools = Vec::new();
+            for row in tx.query(POOLS, &[]).await? {
+                let settings = ground.settings(row.get(1)?, row.get(2)?)?;
+                pools.push(PoolStatus {
+                    name: row.get(1)?,
+                    settings: (*settings).clone(),
+                    is_paused: row.get(3)?,
+                    depth: depth(&ground, &tx, row.get(0)?).await?,
+                });
+            }
+            Ok(pools)
+        };
+        Ok(self.store().read_with(self.ground.clone(), read).await?)
+    }
+
+    /// How much waits in a pool.
+    pub async fn depth(&self, pool: &str) -> Result<Depth> {
+        let read = async |tx: Tx, (ground, pool): (Arc<Ground>, String)| {
+            let number = ground.directory.pool(&tx, &pool).await??;
+            depth(&ground, &tx, number).await
+        };
+        Ok(self.store().read_with((self.ground.clone(), pool.to_owned()), read).await?)
+    }
+
+    /// Begins to work: runs what waits in all pools that this node has functions for.
+    pub async fn start(&self) -> Result<Engine> {
+        Engine::start(self.ground.clone()).await
+    }
+
+    /// The store that the work is in.
+    pub fn store(&self) -> &Store {
+        &self.ground.store
+    }
+
+    /// What this process measures about its work.
+    pub fn figures(&self) -> &Arc<Figures> {
+        &self.ground.figures
+    }
+
+    pub(crate) fn ground(&self) -> &Arc<Ground> {
+        &self.ground
+    }
+}
+
+async fn depth(ground: &Ground, tx: &Tx, pool: i64) -> mainstay_store::Result<Depth> {
+    let now_ms = ground.now_ms(tx).await?;
+    let totals = tx.query_one(TOTALS, params![pool]).await?;
+    let (pending, started, ended): (i64, i64, i64) = (totals.get(0)?, totals.get(1)?, totals.get(2)?);
+    let lately = tx.query_one(LATELY, params![pool, now_ms - LATELY_MS]).await?;
+    let mut oldest: Option<i64> = None;
+    for lane in Directory::lanes_of(tx, pool, |_| true).await?.into_iter().flatten() {
+        if let Some(row) = tx.query_optional(FRONT, params![lane]).await? {
+            let due_at: i64 = row.get(0)?;
+            oldest = Some(oldest.map_or(due_at, |oldest| oldest.min(due_at)));
+        }
+    }
+    let per_second = |count: i64| count as f64 * 1_000.0 / LATELY_MS as f64;
+    Ok(Depth {
+        pending: u64::try_from(pending).unwrap_or(0),
+        running: u64::try_from(started - ended).unwrap_or(0),
+        oldest_age_ms: oldest.map(|due_at| (now_ms - due_at).max(0)),
+        started_per_second: per_second(lately.get(0)?),
+        ended_per_second: per_second(lately.get(1)?),
+    })
+}

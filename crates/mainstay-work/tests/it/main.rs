@@ -1,0 +1,5 @@
+//! The behaviour of the workshop, alike on every kind of store.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod bench_of_tools;
+mod pools;

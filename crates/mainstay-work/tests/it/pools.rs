@@ -1,0 +1,147 @@
+//! Pools: what runs, how often, and what is kept of it.
+
+use crate::bench_of_tools::{Diary, effects, ended, item, open, shop};
+use mainstay_testkit::stores::for_each_store;
+use mainstay_work::{Canceled, LetterFilter, Native, NewWork, State, WorkResult};
+use std::time::Duration;
+
+#[test]
+fn b_148_results_are_success_failed_or_canceled() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let waiting =
+            work.enqueue(item("note", "never").run_after(Duration::from_secs(3_600))).await.unwrap();
+        let engine = work.start().await.unwrap();
+        let good = work.enqueue(item("note", "hello")).await.unwrap();
+        let bad = work.enqueue(item("fail", "x")).await.unwrap();
+        let good = ended(&work, &good.work_id).await;
+        assert_eq!((good.state, good.native, good.attempts), (State::Completed, Native::Success, 1));
+        let json = serde_json::to_value(good.result.unwrap()).unwrap();
+        assert_eq!(json, serde_json::json!({"kind": "success", "returnValue": "hello"}));
+        let bad = ended(&work, &bad.work_id).await;
+        assert_eq!((bad.state, bad.attempts), (State::Failed, 3));
+        assert!(matches!(bad.result, Some(WorkResult::Failed { error }) if error.contains("always")));
+        assert_eq!(work.cancel(&waiting.work_id).await.unwrap(), Canceled::AtOnce);
+        let canceled = ended(&work, &waiting.work_id).await;
+        assert_eq!(canceled.native, Native::Canceled);
+        assert_eq!(diary.entries(), ["hello#1"]);
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
+#[test]
+fn b_150_on_complete_is_told_success_failure_and_cancel_alike() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let told = |new: NewWork, context: &str| new.on_complete("ended", context).unwrap();
+        let waiting = told(item("note", "never").run_after(Duration::from_secs(3_600)), "c");
+        let items = vec![
+            told(item("note", "a"), "a"),
+            told(item("refuse", "b"), "b"),
+            waiting,
+            told(item("effect", "effect"), "d"),
+            told(item("failing_effect", "e"), "e"),
+            told(item("panic", "f"), "f"),
+            told(item("hang", "g"), "g"),
+        ];
+        let ids: Vec<String> =
+            work.enqueue_all(items).await.unwrap().into_iter().map(|one| one.work_id).collect();
+        let engine = work.start().await.unwrap();
+        work.cancel(&ids[2]).await.unwrap();
+        for id in &ids {
+            ended(&work, id).await;
+        }
+        let expected = [
+            "canceled \"c\"",
+            "effect",
+            "failed \"b\"",
+            "failed \"e\"",
+            "failed \"f\"",
+            "failed \"g\"",
+            "success \"a\"",
+            "success \"d\"",
+        ];
+        assert_eq!(effects(&store).await, expected);
+        let letters = work.letters(LetterFilter::default(), 100).await.unwrap();
+        let mut dead: Vec<&str> = letters.iter().map(|letter| letter.function.as_str()).collect();
+        dead.sort_unstable();
+        assert_eq!(dead, ["failing_effect", "hang", "panic", "refuse"]);
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
+#[test]
+fn an_on_complete_that_fails_is_tried_by_itself_and_becomes_a_letter() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let engine = work.start().await.unwrap();
+        let told = work.enqueue(item("note", "a").on_complete("ended_badly", "x").unwrap()).await.unwrap();
+        assert_eq!(ended(&work, &told.work_id).await.native, Native::Success);
+        let letter = async {
+            loop {
+                if let Some(letter) = work.letters(LetterFilter::default(), 10).await.unwrap().pop() {
+                    return letter;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let letter = tokio::time::timeout(Duration::from_secs(20), letter).await.unwrap();
+        assert_eq!((letter.kind.as_str(), letter.attempts), ("onComplete", 3));
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
+#[test]
+fn b_263_a_pool_retries_counts_and_tells_its_depth() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        work.pause("shop").await.unwrap();
+        let items = (0..5).map(|number| item("flaky", &number.to_string())).collect();
+        let ids = work.enqueue_all(items).await.unwrap();
+        let engine = work.start().await.unwrap();
+        let depth = work.depth("shop").await.unwrap();
+        assert_eq!((depth.pending, depth.running), (5, 0));
+        assert!(depth.oldest_age_ms.is_some());
+        work.resume("shop").await.unwrap();
+        for id in &ids {
+            let status = ended(&work, &id.work_id).await;
+            assert_eq!((status.native, status.attempts), (Native::Success, 3));
+        }
+        let depth = work.depth("shop").await.unwrap();
+        assert_eq!((depth.pending, depth.running), (0, 0));
+        assert_eq!(diary.entries().len(), 15);
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
+#[test]
+fn b_264_items_of_a_key_run_one_at_a_time_and_in_order_across_retries() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let engine = work.start().await.unwrap();
+        let mut ids = Vec::new();
+        for number in 0..6 {
+            for key in ["a", "b"] {
+                let new = item("flaky", &format!("{key}{number}")).key(key);
+                ids.push(work.enqueue(new).await.unwrap().work_id);
+            }
+        }
+        for id in &ids {
+            ended(&work, id).await;
+        }
+        for key in ["a", "b"] {
+            let of_key: Vec<String> =
+                diary.entries().into_iter().filter(|entry| entry.starts_with(key)).collect();
+            let expected: Vec<String> = (0..6)
+                .flat_map(|number| (1..=3).map(move |attempt| format!("{key}{number}#{attempt}")))
+                .collect();
+            assert_eq!(of_key, expected);
+        }
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
