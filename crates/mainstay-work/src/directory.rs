@@ -77,6 +77,14 @@ impl Directory {
         Ok(number)
     }
 
+    /// Declares a pool unless somebody has.
+    pub(crate) async fn ensure_pool(tx: &Tx, pool: &Pool) -> mainstay_store::Result<()> {
+        if tx.query_optional(POOL, params![&pool.name]).await?.is_none() {
+            Self::put_pool(tx, pool).await?;
+        }
+        Ok(())
+    }
+
     /// Declares a function.
     pub(crate) async fn put_function(tx: &Tx, name: &str, kind: &str) -> mainstay_store::Result<()> {
         tx.execute(PUT_FUNCTION, params![name, kind]).await.map(drop)

@@ -411,3 +411,59 @@ pub(crate) fn failure_of(error: mainstay_store::Error) -> Failure {
         other => Failure::retryable(other.to_string()),
     }
 }
+
+/// What a transaction that settles failed for.
+pub(crate) enum Blame {
+    /// The lease is over.
+    Lease,
+    /// The code of one of the items' authors.
+    Author(AuthorFailed),
+    /// One of several, and nobody knows which.
+    Somebody,
+    /// The store. It may have committed all the same.
+    Store { is_unknown: bool },
+}
+
+/// Whose fault it is that `count` items could not be settled; `has_run` tells whether the first of them is a mutation.
+pub(crate) fn blame(error: &Error, count: usize, has_run: bool, progress: &Progress) -> Blame {
+    let store = match error {
+        Error::LeaseLost(_) => return Blame::Lease,
+        Error::Store(store) => store,
+        // Work that an author's code enqueued was refused when the transaction ended.
+        other if count == 1 => {
+            let part = if has_run { Part::Run } else { Part::Tell };
+            let failure = failure_of(mainstay_store::Error::application(other.clone()));
+            return Blame::Author(AuthorFailed { index: 0, part, failure });
+        }
+        _ => return Blame::Somebody,
+    };
+    if let mainstay_store::Error::Application(reason) = &**store
+        && let Some(failed) = reason.downcast_ref::<AuthorFailed>()
+    {
+        return Blame::Author(failed.clone());
+    }
+    if store.is_retryable() || store.is_outcome_unknown() {
+        return Blame::Store { is_unknown: store.is_outcome_unknown() };
+    }
+    match progress.at() {
+        Some((index, part)) => {
+            let failure = Failure::retryable(store.to_string());
+            Blame::Author(AuthorFailed { index, part, failure })
+        }
+        None if count > 1 => Blame::Somebody,
+        None => Blame::Store { is_unknown: false },
+    }
+}
+
+/// An author's code failed: the item is settled without it.
+pub(crate) fn adjust(ending: &mut Ending, failed: &AuthorFailed) {
+    match failed.part {
+        Part::Run => ending.plan = Plan::Ended(Outcome::Failed(failed.failure.clone())),
+        Part::Tell => {
+            tracing::warn!(
+                work = %ending.taken.id, failure = %failed.failure, "an onComplete failed; it is tried again by itself"
+            );
+            ending.is_told_later = true;
+        }
+    }
+}

@@ -259,9 +259,7 @@ async fn cancel(ground: &Arc<Ground>, tx: &Tx, id: Uuid) -> mainstay_store::Resu
             keys::leave_behind(tx, pool, &key).await?;
         }
         change(tx, pool, now_ms, -1, 0, 0).await?;
-        let pool_name = ground.directory.pool_name(tx, pool).await?;
-        let row =
-            tx.query_one("SELECT settings FROM mainstay_pools WHERE number = $1", params![pool]).await?;
+        let (pool_name, settings) = ground.pool(tx, pool).await?;
         let ending = Ending {
             taken: Taken { id, item, index: 0 },
             plan: Plan::Ended(Outcome::Canceled),
@@ -270,8 +268,8 @@ async fn cancel(ground: &Arc<Ground>, tx: &Tx, id: Uuid) -> mainstay_store::Resu
         };
         let settlement = Settlement {
             pool,
-            settings: ground.settings(&pool_name, row.get(0)?)?,
             pool_name,
+            settings,
             lease: None,
             endings: vec![(0, ending)],
             held: Vec::new(),

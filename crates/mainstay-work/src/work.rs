@@ -9,6 +9,7 @@ use crate::functions::{FunctionKind, Functions};
 use crate::item::{NewWork, name};
 use crate::lease;
 use crate::pool::{Depth, Pool, PoolStatus};
+use crate::retrier::own_pools;
 use mainstay_core::clock::Clock;
 use mainstay_core::ids::Ids;
 use mainstay_core::random::Random;
@@ -51,7 +52,17 @@ impl Ground {
     }
 }
 
+const POOL: &str = "SELECT name, settings FROM mainstay_pools WHERE number = $1";
+
 impl Ground {
+    /// A pool's name and settings.
+    pub(crate) async fn pool(&self, tx: &Tx, number: i64) -> mainstay_store::Result<(String, Arc<Pool>)> {
+        let row = tx.query_one(POOL, params![number]).await?;
+        let name: String = row.get(0)?;
+        let settings = self.settings(&name, row.get(1)?)?;
+        Ok((name, settings))
+    }
+
     /// A pool's settings as they were read last.
     pub(crate) fn settings_of(&self, name: &str) -> Option<Arc<Pool>> {
         let known = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,6 +117,9 @@ impl Work {
         let declare = async |tx: Tx, (ground, is_first): (Arc<Ground>, bool)| {
             if is_first {
                 lease::give_up_all(&tx).await?;
+            }
+            for pool in own_pools() {
+                Directory::ensure_pool(&tx, &pool).await?;
             }
             for (name, function) in ground.functions.iter() {
                 Directory::put_function(&tx, name, function.kind().as_str()).await?;

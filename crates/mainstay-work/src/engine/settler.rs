@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::functions::Body;
 use crate::next::Outcome;
 use crate::pool::Pool;
-use crate::settle::{AuthorFailed, Ending, Part, Plan, Settlement, failure_of, settle};
+use crate::settle::{Blame, Ending, Plan, Settlement, adjust, blame, settle};
 use crate::work::Ground;
 use mainstay_store::{Tx, params};
 use std::collections::BTreeSet;
@@ -48,18 +48,6 @@ struct Settler {
     desk: Arc<Desk>,
 }
 
-/// What a transaction failed for.
-enum Blame {
-    /// The lease is over.
-    Lease,
-    /// The code of one of the items' authors.
-    Author(AuthorFailed),
-    /// One of several, and nobody knows which.
-    Somebody,
-    /// The store. It may have committed all the same.
-    Store { is_unknown: bool },
-}
-
 impl Settler {
     fn runs_authors_code(&self, ending: &Ending) -> bool {
         let functions = &self.shared.ground.functions;
@@ -81,11 +69,12 @@ impl Settler {
                 return;
             }
             let settled = self.settle_once(lease, done.clone(), is_unknown).await;
+            let has_run = matches!(done[0].1.plan, Plan::Run);
             let (error, settlement) = match settled {
                 Ok(settlement) => return self.settled(&settlement),
                 Err(failed) => failed,
             };
-            match blame(&error, &settlement) {
+            match blame(&error, settlement.endings.len(), has_run, &settlement.progress) {
                 Blame::Lease => {
                     self.desk.held().clear();
                     return self.shared.renew(lease).await;
@@ -190,47 +179,4 @@ async fn is_settled(tx: &Tx, settlement: &Settlement) -> mainstay_store::Result<
     let done: Option<Vec<u8>> = row.get(0)?;
     let held = Held { batch: *batch, size: usize::MAX, done: done.unwrap_or_default() };
     Ok(held.is_done(ending.taken.index))
-}
-
-fn blame(error: &Error, settlement: &Settlement) -> Blame {
-    let store = match error {
-        Error::LeaseLost(_) => return Blame::Lease,
-        Error::Store(store) => store,
-        // Work that an author's code enqueued was refused when the transaction ended.
-        other if settlement.endings.len() == 1 => {
-            let part = if matches!(settlement.endings[0].1.plan, Plan::Run) { Part::Run } else { Part::Tell };
-            let failure = failure_of(mainstay_store::Error::application(other.clone()));
-            return Blame::Author(AuthorFailed { index: 0, part, failure });
-        }
-        _ => return Blame::Somebody,
-    };
-    if let mainstay_store::Error::Application(reason) = &**store
-        && let Some(failed) = reason.downcast_ref::<AuthorFailed>()
-    {
-        return Blame::Author(failed.clone());
-    }
-    if store.is_retryable() || store.is_outcome_unknown() {
-        return Blame::Store { is_unknown: store.is_outcome_unknown() };
-    }
-    match settlement.progress.at() {
-        Some((index, part)) => {
-            let failure = mainstay_core::failure::Failure::retryable(store.to_string());
-            Blame::Author(AuthorFailed { index, part, failure })
-        }
-        None if settlement.endings.len() > 1 => Blame::Somebody,
-        None => Blame::Store { is_unknown: false },
-    }
-}
-
-/// An author's code failed: the item is settled without it.
-fn adjust(ending: &mut Ending, failed: &AuthorFailed) {
-    match failed.part {
-        Part::Run => ending.plan = Plan::Ended(Outcome::Failed(failed.failure.clone())),
-        Part::Tell => {
-            tracing::warn!(
-                work = %ending.taken.id, failure = %failed.failure, "an onComplete failed; it is tried again by itself"
-            );
-            ending.is_told_later = true;
-        }
-    }
 }

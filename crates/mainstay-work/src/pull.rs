@@ -1,0 +1,268 @@
+//! Pull workers: programs in any language that ask for work and say what came of it.
+//!
+//! Every claim has a lease of its own, whose number is the token for all that is done about it.
+
+use crate::claim::{Held, MAX_CLAIM, Wish, claim, unpack};
+use crate::directory::{Directory, pool_topic};
+use crate::enqueue::{parse, text};
+use crate::error::{Error, Result};
+use crate::functions::{Cancel, FunctionKind};
+use crate::item::name;
+use crate::next::Outcome;
+use crate::settle::{Blame, Ending, Plan, Progress, Settlement, blame, settle};
+use crate::work::{Ground, Work};
+use crate::{MAX_VALUE_BYTES, lease};
+use mainstay_core::failure::Failure;
+use mainstay_core::trace::TraceContext;
+use mainstay_store::{Hold, Tx, params};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Longest lease that can be asked for.
+const MAX_LEASE: Duration = Duration::from_secs(3_600);
+/// Longest wait for work.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Most functions that a worker can offer.
+const MAX_FUNCTIONS: usize = 100;
+
+/// What a pull worker asks for.
+#[derive(Debug, Clone)]
+pub struct Pull {
+    /// From which pool.
+    pub pool: String,
+    /// What it can do. Functions that nobody has declared are declared by this.
+    pub functions: Vec<String>,
+    /// How many items at most.
+    pub most: usize,
+    /// For how long, unless it is extended.
+    pub lease: Duration,
+    /// How long to wait when there is nothing.
+    pub wait: Duration,
+    /// Who asks.
+    pub worker: String,
+}
+
+/// What a pull worker was given.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pulled {
+    /// The token for all that is done about these items; nothing when there are none.
+    pub lease: Option<i64>,
+    /// When the lease is over, by the database's clock.
+    pub until_ms: Option<i64>,
+    /// The items.
+    pub items: Vec<PulledItem>,
+}
+
+/// An item for a pull worker.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PulledItem {
+    /// The item; also the idempotency key of its effects.
+    pub work_id: String,
+    /// What to do.
+    pub function: String,
+    /// Which execution this is, from 1.
+    pub attempt: u32,
+    /// With what.
+    pub args: Box<RawValue>,
+    /// What is kept beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Box<RawValue>>,
+    /// Its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The trace that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
+}
+
+impl Pull {
+    fn check(&self) -> Result<()> {
+        name("pool", &self.pool)?;
+        name("worker", &self.worker)?;
+        if self.functions.is_empty() || self.functions.len() > MAX_FUNCTIONS {
+            return Err(Error::invalid("functions", format!("must be 1 to {MAX_FUNCTIONS}")));
+        }
+        for (number, function) in self.functions.iter().enumerate() {
+            name(&format!("functions[{number}]"), function)?;
+        }
+        if !(1..=MAX_CLAIM).contains(&self.most) {
+            return Err(Error::invalid("maxItems", format!("must be 1 to {MAX_CLAIM}")));
+        }
+        check_lease(self.lease)?;
+        if self.wait > MAX_WAIT {
+            return Err(Error::invalid("waitMs", format!("must be at most {}", MAX_WAIT.as_millis())));
+        }
+        Ok(())
+    }
+}
+
+fn check_lease(lease: Duration) -> Result<()> {
+    if (Duration::from_secs(1)..=MAX_LEASE).contains(&lease) {
+        Ok(())
+    } else {
+        Err(Error::invalid("leaseMs", format!("must be 1000 to {}", MAX_LEASE.as_millis())))
+    }
+}
+
+const HELD: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, marks.done FROM mainstay_batches AS batch \
+     LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number WHERE batch.lease = $1";
+const OWN: &str = "SELECT number FROM mainstay_leases WHERE number = $1";
+
+impl Work {
+    /// Gives a pull worker what it asks for, or waits until there is something.
+    pub async fn pull(&self, pull: Pull) -> Result<Pulled> {
+        pull.check()?;
+        let pull = Arc::new(pull);
+        let declare = async |tx: Tx, (ground, pull): (Arc<Ground>, Arc<Pull>)| {
+            let pool = ground.directory.pool(&tx, &pull.pool).await??;
+            for function in &pull.functions {
+                if ground.directory.function(&tx, function).await?.is_err() {
+                    Directory::put_function(&tx, function, FunctionKind::Action.as_str()).await?;
+                }
+            }
+            Ok(pool)
+        };
+        let pool = self.store().transact_with((self.ground().clone(), pull.clone()), declare).await?;
+        let mut woken = self.store().listen(pool_topic(pool));
+        let deadline = tokio::time::Instant::now() + pull.wait;
+        loop {
+            let context = (self.ground().clone(), pull.clone(), pool);
+            let pulled = self.store().transact_with(context, async |tx, (ground, pull, pool)| {
+                take(&ground, &tx, &pull, pool).await
+            });
+            let pulled = pulled.await?;
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            if !pulled.items.is_empty() || left.is_zero() {
+                return Ok(pulled);
+            }
+            woken.woken(left.min(Duration::from_secs(5))).await;
+        }
+    }
+
+    /// Makes a pull worker's lease last for so long from now.
+    pub async fn extend(&self, lease: i64, by: Duration) -> Result<()> {
+        check_lease(by)?;
+        let extend = async |tx: Tx, (lease, by_ms): (i64, i64)| lease::extend(&tx, lease, by_ms).await;
+        let by_ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        let is_ours = self.store().transact_with((lease, by_ms), extend).await?;
+        if is_ours { Ok(()) } else { Err(Error::LeaseLost(lease)) }
+    }
+
+    /// A pull worker has done an item.
+    pub async fn complete(&self, lease: i64, work_id: &str, return_value: Box<RawValue>) -> Result<()> {
+        let bytes = return_value.get().len();
+        if bytes > MAX_VALUE_BYTES {
+            return Err(Error::TooLarge { field: "returnValue".to_owned(), bytes });
+        }
+        self.end_pulled(lease, work_id, Outcome::Success(return_value)).await
+    }
+
+    /// A pull worker could not do an item.
+    pub async fn fail(&self, lease: i64, work_id: &str, failure: Failure) -> Result<()> {
+        self.end_pulled(lease, work_id, Outcome::Failed(failure)).await
+    }
+
+    async fn end_pulled(&self, lease: i64, work_id: &str, outcome: Outcome) -> Result<()> {
+        let not_held = || Error::NotHeld { id: work_id.to_owned(), lease };
+        let id = parse(work_id).ok_or_else(not_held)?;
+        let mut is_told_later = false;
+        loop {
+            let progress: Arc<Progress> = Arc::default();
+            let end = End { lease, id, outcome: outcome.clone(), is_told_later, progress: progress.clone() };
+            let run = async |tx: Tx, (ground, end): (Arc<Ground>, End)| end_in(&ground, &tx, &end).await;
+            let error = match self.store().transact_with((self.ground().clone(), end), run).await {
+                Ok(()) => return Ok(()),
+                Err(error) => Error::from(error),
+            };
+            if matches!(error, Error::NotHeld { .. }) {
+                return Err(error);
+            }
+            match blame(&error, 1, false, &progress) {
+                // Its onComplete failed: that is not the worker's doing.
+                Blame::Author(_) if !is_told_later => is_told_later = true,
+                _ => return Err(error),
+            }
+        }
+    }
+}
+
+async fn take(ground: &Ground, tx: &Tx, pull: &Pull, pool: i64) -> mainstay_store::Result<Pulled> {
+    let is_offered = |function: &str| pull.functions.iter().any(|offered| offered == function);
+    let lanes = Directory::lanes_of(tx, pool, is_offered).await?;
+    let nothing = Pulled { lease: None, until_ms: None, items: Vec::new() };
+    if lanes.is_empty() {
+        return Ok(nothing);
+    }
+    let lease_ms = i64::try_from(pull.lease.as_millis()).unwrap_or(i64::MAX);
+    let lease = lease::take(tx, &pull.worker, lease_ms).await?;
+    let wish = Wish { pool, lease, lanes: Arc::new(lanes), running: 0, most: pull.most };
+    let claimed = claim(ground, tx, &wish).await?;
+    if claimed.taken.is_empty() {
+        lease::give_up(tx, lease).await?;
+        lease::end(tx, lease).await?;
+        return Ok(nothing);
+    }
+    let items = claimed.taken.into_iter().map(|taken| PulledItem {
+        work_id: text(taken.id),
+        function: taken.item.function,
+        attempt: taken.item.attempts + 1,
+        args: taken.item.args,
+        context: taken.item.context,
+        key: taken.item.key,
+        trace: taken.item.trace,
+    });
+    Ok(Pulled { lease: Some(lease), until_ms: Some(claimed.now_ms + lease_ms), items: items.collect() })
+}
+
+/// The end of an item that a pull worker had.
+#[derive(Clone)]
+struct End {
+    lease: i64,
+    id: Uuid,
+    outcome: Outcome,
+    is_told_later: bool,
+    progress: Arc<Progress>,
+}
+
+async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Result<()> {
+    // Two ends under one lease must see each other's marks.
+    if tx.query_holding(OWN, params![end.lease], Hold::Alone).await?.is_empty() {
+        return Err(Error::LeaseLost(end.lease).into());
+    }
+    let not_held = || mainstay_store::Error::from(Error::NotHeld { id: text(end.id), lease: end.lease });
+    let row = tx.query_optional(HELD, params![end.lease]).await?.ok_or_else(not_held)?;
+    let (batch, pool): (i64, i64) = (row.get(0)?, row.get(1)?);
+    let taken = unpack(row.get(2)?, row.get(3)?)?;
+    let done: Option<Vec<u8>> = row.get(4)?;
+    let held = Held { batch, size: taken.len(), done: done.unwrap_or_default() };
+    let taken = taken.into_iter().find(|taken| taken.id == end.id && !held.is_done(taken.index));
+    let taken = taken.ok_or_else(not_held)?;
+    let is_last = held.with_done(std::iter::once(taken.index)).is_none();
+    let (pool_name, settings) = ground.pool(tx, pool).await?;
+    let ending = Ending {
+        taken,
+        plan: Plan::Ended(end.outcome.clone()),
+        cancel: Cancel::default(),
+        is_told_later: end.is_told_later,
+    };
+    let settlement = Settlement {
+        pool,
+        pool_name,
+        settings,
+        lease: Some(end.lease),
+        endings: vec![(batch, ending)],
+        held: vec![held],
+        progress: end.progress.clone(),
+    };
+    settle(ground, tx, &settlement).await?;
+    if is_last {
+        lease::give_up(tx, end.lease).await?;
+        lease::end(tx, end.lease).await?;
+    }
+    Ok(())
+}
