@@ -9,6 +9,7 @@
 //! - What ends failed is kept, with all that is needed to try it again.
 
 mod claim;
+mod crons;
 mod directory;
 mod engine;
 mod enqueue;
@@ -28,6 +29,7 @@ mod settle;
 mod status;
 mod work;
 
+pub use crons::{Cron, CronStatus, Missed};
 pub use engine::Engine;
 pub use enqueue::{Enqueued, Receipt};
 pub use error::{CODES, Error, Result};
@@ -37,6 +39,7 @@ pub use item::{Attempted, NewWork, OnComplete, WorkResult};
 pub use letters::{Letter, LetterFilter, LetterStatus};
 pub use mainstay_core::failure::{Class, Failure};
 pub use mainstay_core::retry::RetryPolicy;
+pub use mainstay_core::schedule::{Schedule, ScheduleError};
 pub use pool::{Depth, Pool, PoolStatus};
 pub use pull::{Pull, Pulled, PulledItem};
 pub use retrier::{RETRIER_POOL, RunOptions, TIMER_POOL};

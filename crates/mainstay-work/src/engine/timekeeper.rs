@@ -1,6 +1,7 @@
-//! Lets items be ready when their time has come.
+//! Lets items be ready when their time has come, and crons fire.
 
 use super::Shared;
+use crate::crons;
 use crate::directory::{pool_topic, time_topic};
 use crate::enqueue::INSERT_WORK;
 use crate::schema::waiting;
@@ -23,8 +24,10 @@ pub(super) async fn watch(shared: Arc<Shared>) {
     let mut look = shared.look.subscribe();
     while !shared.is_stopping() {
         let next = async |tx: Tx, ground: Arc<Ground>| {
-            let next: Option<i64> = tx.query_one(NEXT, &[]).await?.get(0)?;
-            Ok(next.map(|next| (next, 0)).zip(Some(ground.now_ms(&tx).await?)).map(|((at, _), now)| at - now))
+            let item: Option<i64> = tx.query_one(NEXT, &[]).await?.get(0)?;
+            let tick: Option<i64> = tx.query_one(crons::NEXT, &[]).await?.get(0)?;
+            let now_ms = ground.now_ms(&tx).await?;
+            Ok(item.into_iter().chain(tick).min().map(|next| next - now_ms))
         };
         let wait_ms = match shared.ground.store.read_with(shared.ground.clone(), next).await {
             Ok(wait_ms) => wait_ms,
@@ -35,7 +38,10 @@ pub(super) async fn watch(shared: Arc<Shared>) {
             }
         };
         if wait_ms.is_some_and(|wait_ms| wait_ms <= 0) {
-            let due = async |tx: Tx, ground: Arc<Ground>| make_ready(&ground, &tx).await;
+            let due = async |tx: Tx, ground: Arc<Ground>| {
+                make_ready(&ground, &tx).await?;
+                crons::fire(&ground, &tx).await
+            };
             if let Err(error) = shared.ground.store.transact_with(shared.ground.clone(), due).await {
                 tracing::warn!(%error, "letting items be ready failed; trying again");
                 shared.pause(super::PAUSE).await;

@@ -1,0 +1,267 @@
+//! Crons: work that the clock enqueues, once for each tick over all nodes.
+//!
+//! A cron's row holds its next tick. Whoever moves it on enqueues the work in the same transaction, so no tick is lost and
+//! none comes twice.
+
+use crate::directory::time_topic;
+use crate::enqueue::{check, noted};
+use crate::error::{Error, Result};
+use crate::item::{NewWork, name, raw};
+use crate::work::{Ground, Work};
+use mainstay_core::schedule::Schedule;
+use mainstay_store::{Row, Tx, Value, params};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+/// A tick that is later than this was missed.
+const TOLERANCE_MS: i64 = 60_000;
+/// Most ticks of a cron that are caught up in one transaction.
+const MAX_TICKS: usize = 100;
+
+/// What becomes of ticks at which no node was there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Missed {
+    /// Nothing.
+    #[default]
+    Skip,
+    /// Each is enqueued, in order, as soon as a node is there.
+    CatchUp,
+}
+
+/// Work that is enqueued by the clock.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cron {
+    /// Its name.
+    #[serde(skip)]
+    pub name: String,
+    /// When.
+    pub schedule: Schedule,
+    /// Into which pool.
+    pub pool: String,
+    /// What.
+    pub function: String,
+    /// With what.
+    pub args: Box<RawValue>,
+    /// Under which key: with one, a tick never runs beside the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What becomes of ticks at which no node was there.
+    #[serde(default)]
+    pub missed: Missed,
+}
+
+impl Cron {
+    /// Calls `function` with `args` in `pool`, whenever `schedule` says.
+    pub fn new(
+        name: impl Into<String>,
+        schedule: Schedule,
+        pool: impl Into<String>,
+        function: impl Into<String>,
+        args: &(impl Serialize + ?Sized),
+    ) -> Result<Self> {
+        Ok(Self {
+            name: name.into(),
+            schedule,
+            pool: pool.into(),
+            function: function.into(),
+            args: raw("args", args)?,
+            key: None,
+            missed: Missed::default(),
+        })
+    }
+
+    /// Ticks run one at a time and in order.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// What becomes of ticks at which no node was there.
+    pub fn missed(mut self, missed: Missed) -> Self {
+        self.missed = missed;
+        self
+    }
+
+    fn item(&self, tick_ms: i64) -> Result<NewWork> {
+        let tick = Tick { cron: &self.name, scheduled_at: tick_ms };
+        let mut item = NewWork::new(&self.pool, &self.function, &self.args)?.context(&tick)?;
+        item.key.clone_from(&self.key);
+        Ok(item)
+    }
+}
+
+/// The context of the work of a tick.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tick<'a> {
+    cron: &'a str,
+    scheduled_at: i64,
+}
+
+/// A cron, and how it is doing.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CronStatus {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    #[serde(flatten)]
+    pub cron: Cron,
+    /// Its next tick.
+    pub next_at: i64,
+    /// Whether nothing is enqueued.
+    pub is_paused: bool,
+    /// How often it has enqueued something.
+    pub fired: u64,
+    /// The last tick that did.
+    pub last_at: Option<i64>,
+}
+
+const COLUMNS: &str = "name, cron, next_at, is_paused, fired, last_at";
+const FIND: &str = "SELECT cron FROM mainstay_crons WHERE name = $1";
+const PUT: &str = "INSERT INTO mainstay_crons (name, cron, next_at, is_paused, fired, last_at) \
+     VALUES ($1, $2, $3, 0, 0, NULL) ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, next_at = excluded.next_at";
+const REMOVE: &str = "DELETE FROM mainstay_crons WHERE name = $1";
+const PAUSE: &str = "UPDATE mainstay_crons SET is_paused = $2, next_at = $3 WHERE name = $1";
+const DUE: &str = "SELECT name, cron, next_at FROM mainstay_crons WHERE is_paused = 0 AND next_at <= $1 \
+     ORDER BY next_at LIMIT 20";
+const MOVE: &str = "UPDATE mainstay_crons SET next_at = $3, fired = fired + $4, last_at = coalesce($5, last_at) \
+     WHERE name = $1 AND next_at = $2";
+/// The next tick of all.
+pub(crate) const NEXT: &str = "SELECT min(next_at) FROM mainstay_crons WHERE is_paused = 0";
+
+impl Work {
+    /// Declares a cron, or changes it. One that is declared as it is already keeps its next tick.
+    pub async fn cron(&self, cron: Cron) -> Result<()> {
+        name("name", &cron.name)?;
+        check(&self.ground().functions, &[cron.item(0)?])?;
+        let put = async |tx: Tx, (ground, cron): (Arc<Ground>, Cron)| {
+            ground.directory.pool(&tx, &cron.pool).await??;
+            ground.directory.function(&tx, &cron.function).await??;
+            let text = serde_json::to_string(&cron).map_err(mainstay_store::Error::application)?;
+            let found = tx.query_optional(FIND, params![&cron.name]).await?;
+            if found.is_some_and(|row| row.get::<&str>(0).is_ok_and(|kept| kept == text)) {
+                return Ok(());
+            }
+            let now_ms = ground.now_ms(&tx).await?;
+            let next_at = next_tick(&cron, now_ms)?;
+            tx.execute(PUT, params![&cron.name, text, next_at]).await?;
+            tx.wake(&time_topic())
+        };
+        Ok(self.store().transact_with((self.ground().clone(), cron), put).await?)
+    }
+
+    /// All crons, by name.
+    pub async fn crons(&self) -> Result<Vec<CronStatus>> {
+        let read = async |tx: Tx| {
+            let rows = tx.query(&format!("SELECT {COLUMNS} FROM mainstay_crons ORDER BY name"), &[]).await?;
+            rows.iter().map(status).collect::<mainstay_store::Result<Vec<_>>>()
+        };
+        Ok(self.store().read(read).await?)
+    }
+
+    /// Removes a cron. What it has enqueued stays.
+    pub async fn remove_cron(&self, name: &str) -> Result<()> {
+        let remove = async |tx: Tx, name: String| tx.execute(REMOVE, params![&name]).await;
+        match self.store().transact_with(name.to_owned(), remove).await? {
+            0 => Err(Error::UnknownCron(name.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets a cron rest, or go on from its next tick.
+    pub async fn pause_cron(&self, name: &str, is_paused: bool) -> Result<()> {
+        let pause = async |tx: Tx, (ground, name, is_paused): (Arc<Ground>, String, bool)| {
+            let row = tx.query_optional(FIND, params![&name]).await?;
+            let row = row.ok_or_else(|| Error::UnknownCron(name.clone()))?;
+            let cron = parse(&name, row.get(0)?)?;
+            let next_at = next_tick(&cron, ground.now_ms(&tx).await?)?;
+            tx.execute(PAUSE, params![&name, i64::from(is_paused), next_at]).await?;
+            tx.wake(&time_topic())
+        };
+        let context = (self.ground().clone(), name.to_owned(), is_paused);
+        Ok(self.store().transact_with(context, pause).await?)
+    }
+}
+
+fn next_tick(cron: &Cron, after_ms: i64) -> mainstay_store::Result<i64> {
+    let next = cron.schedule.next_after(after_ms);
+    next.ok_or_else(|| Error::invalid("schedule", "has no next tick").into())
+}
+
+fn parse(name: &str, text: &str) -> mainstay_store::Result<Cron> {
+    let cron: Cron = serde_json::from_str(text).map_err(mainstay_store::Error::application)?;
+    Ok(Cron { name: name.to_owned(), ..cron })
+}
+
+fn status(row: &Row) -> mainstay_store::Result<CronStatus> {
+    let name: String = row.get(0)?;
+    Ok(CronStatus {
+        cron: parse(&name, row.get(1)?)?,
+        name,
+        next_at: row.get(2)?,
+        is_paused: row.get(3)?,
+        fired: row.get(4)?,
+        last_at: row.get(5)?,
+    })
+}
+
+/// Enqueues the work of the ticks that have come.
+pub(crate) async fn fire(ground: &Arc<Ground>, tx: &Tx) -> mainstay_store::Result<()> {
+    tx.lock("mainstay.work.crons").await?;
+    let now_ms = ground.now_ms(tx).await?;
+    for row in tx.query(DUE, params![now_ms]).await? {
+        let name: String = row.get(0)?;
+        let (cron, next_at) = (parse(&name, row.get(1)?)?, row.get::<i64>(2)?);
+        let (ticks, next) = ticks(&cron, next_at, now_ms);
+        let last = ticks.last().copied();
+        // A cron that has no tick any more rests for good.
+        let params = params![&name, next_at, next.unwrap_or(i64::MAX), ticks.len() as i64, Value::from(last)];
+        if tx.execute(MOVE, params).await? == 0 {
+            continue;
+        }
+        for tick in ticks {
+            let item = cron.item(tick).map_err(mainstay_store::Error::from)?;
+            drop(noted(ground, tx).add(vec![item]));
+        }
+    }
+    Ok(())
+}
+
+/// Which ticks from `next_at` to now are to be enqueued, and the one after them.
+fn ticks(cron: &Cron, next_at: i64, now_ms: i64) -> (Vec<i64>, Option<i64>) {
+    let is_wanted = |tick: i64| cron.missed == Missed::CatchUp || now_ms - tick <= TOLERANCE_MS;
+    let mut next = match cron.missed {
+        // However long it was: what is long past is not even counted.
+        Missed::Skip if !is_wanted(next_at) => cron.schedule.next_after(now_ms - TOLERANCE_MS - 1),
+        _ => Some(next_at),
+    };
+    let mut ticks = Vec::new();
+    while let Some(tick) = next.filter(|tick| *tick <= now_ms && ticks.len() < MAX_TICKS) {
+        ticks.push(tick);
+        next = cron.schedule.next_after(tick);
+    }
+    (ticks, next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_minute(missed: Missed) -> Cron {
+        let schedule = Schedule::interval(60_000, 0).unwrap();
+        Cron::new("c", schedule, "p", "f", &()).unwrap().missed(missed)
+    }
+
+    #[test]
+    fn missed_ticks_are_skipped_or_caught_up() {
+        let late = 600_030;
+        assert_eq!(ticks(&every_minute(Missed::Skip), 60_000, late), (vec![600_000], Some(660_000)));
+        let (caught, next) = ticks(&every_minute(Missed::CatchUp), 60_000, late);
+        assert_eq!((caught.len(), caught[0], next), (10, 60_000, Some(660_000)));
+        assert_eq!(ticks(&every_minute(Missed::Skip), 60_000, 60_000), (vec![60_000], Some(120_000)));
+    }
+}
