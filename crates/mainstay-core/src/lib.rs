@@ -14,4 +14,5 @@ pub mod measure;
 pub mod query;
 pub mod random;
 pub mod retry;
+pub mod schedule;
 pub mod trace;
