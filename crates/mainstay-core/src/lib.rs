@@ -4,6 +4,7 @@
 //! random number passes it in. That is what makes every rule testable at any instant and replayable from a seed.
 
 pub mod backoff;
+pub mod circuit;
 pub mod clock;
 pub mod codes;
 pub mod failpoints;
