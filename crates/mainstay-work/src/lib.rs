@@ -1,1 +1,3 @@
 //! The workshop: functions that are carried out durably.
+
+pub mod egress;
