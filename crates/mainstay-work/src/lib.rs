@@ -1,3 +1,4 @@
 //! The workshop: functions that are carried out durably.
 
 pub mod egress;
+pub mod http;
