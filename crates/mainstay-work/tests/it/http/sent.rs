@@ -127,6 +127,12 @@ fn a_function_that_could_not_be_called_is_refused_at_once() {
 }
 
 #[test]
+fn a_call_can_be_made_by_any_thread() {
+    fn movable<T: Send>(_: T) {}
+    movable(call(&function("http://example.com/")));
+}
+
+#[test]
 fn what_is_secret_is_not_shown() {
     let secrets = vec![Secret::new("hunter2").unwrap()];
     let config = HttpConfig { secrets, ..HttpConfig::new("http://example.com/a?token=hunter2") };
