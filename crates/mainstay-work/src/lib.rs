@@ -11,11 +11,13 @@
 mod claim;
 mod crons;
 mod directory;
+pub mod egress;
 mod engine;
 mod enqueue;
 mod error;
 mod figures;
 mod functions;
+pub mod http;
 mod item;
 mod keys;
 mod lease;

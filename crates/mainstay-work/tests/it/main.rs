@@ -3,5 +3,6 @@
 
 mod asking;
 mod bench_of_tools;
+mod http;
 mod pools;
 mod running;
