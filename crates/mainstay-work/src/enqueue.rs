@@ -258,7 +258,8 @@ async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_s
 
 async fn place(directory: &Directory, tx: &Tx, entry: &Entry, now_ms: i64) -> mainstay_store::Result<Place> {
     let new = &entry.new;
-    if entry.depth > MAX_DEPTH {
+    // An end is told however deep it is; what that leads to is not begun.
+    if entry.depth > MAX_DEPTH && entry.completes.is_none() {
         return Err(Error::Recursion.into());
     }
     let pool = directory.pool(tx, &new.pool).await??;

@@ -39,6 +39,16 @@ pub(crate) struct Ending {
     pub(crate) is_told_later: bool,
 }
 
+impl Ending {
+    /// Whether what failed is not even part of it any more, so that settling it without cannot help.
+    pub(crate) fn has_been_adjusted_for(&self, failed: &AuthorFailed) -> bool {
+        match failed.part {
+            Part::Run => !matches!(self.plan, Plan::Run),
+            Part::Tell => self.is_told_later,
+        }
+    }
+}
+
 /// What ends together.
 #[derive(Debug, Clone)]
 pub(crate) struct Settlement {
@@ -334,7 +344,8 @@ async fn run(
         return Err(mainstay_store::Error::application(AuthorFailed { index, part: Part::Run, failure }));
     };
     let noted = noted(ground, tx);
-    noted.at_depth(0);
+    // Whoever tells an end by itself is as deep as the end that it tells.
+    noted.at_depth(if item.completes.is_some() { item.depth } else { 0 });
     settlement.progress.enter(index, Part::Run);
     let ended = mutation(tx.clone(), call(*id, item, ending.cancel.clone())).await;
     let value = ended.map_err(|error| author_failed(index, Part::Run, error))?;

@@ -17,19 +17,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-/// How long to wait for a wake-up before looking by oneself: a node may die between its commit and its wake-up.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// How long to wait for a wake-up before looking by oneself. The keeper looks far more often, for all pools at once.
+const LOOK_AGAIN: Duration = Duration::from_secs(300);
 
 /// Serves one pool until the engine stops and everything has ended.
-pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String) {
+pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: Arc<Notify>) {
     let desk = Arc::new(Desk {
         pool,
         name,
         held: std::sync::Mutex::default(),
         running: Default::default(),
-        freed: tokio::sync::Notify::new(),
+        freed: Notify::new(),
     });
     let (done, ended) = unbounded_channel();
     let settling = tokio::spawn(settler::settle_all(shared.clone(), desk.clone(), ended));
@@ -40,6 +40,7 @@ pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String) {
         look: shared.look.subscribe(),
         lanes: Arc::default(),
         at_once: MAX_CLAIM,
+        nudge,
         shared,
         desk,
         done,
@@ -59,6 +60,7 @@ struct Attendant {
     look: watch::Receiver<u64>,
     lanes: Arc<Vec<Vec<i64>>>,
     at_once: usize,
+    nudge: Arc<Notify>,
 }
 
 /// Why an attendant does not claim at this moment.
@@ -238,6 +240,7 @@ impl Attendant {
                 tokio::select! {
                     _ = self.work.woken(LOOK_AGAIN) => {}
                     _ = self.new_lanes.woken(LOOK_AGAIN) => *are_lanes_known = false,
+                    () = self.nudge.notified() => {}
                     () = freed, if is_busy => {}
                     () = self.shared.stopped() => {}
                     _ = self.look.changed() => *are_lanes_known = false,

@@ -13,6 +13,7 @@ use crate::settle::{Ending, Plan, Settlement, settle};
 use crate::work::{Ground, LATELY_MS};
 use mainstay_store::{Bulk, Tx, Value, params};
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ const KEEP_MS: i64 = 7 * 24 * 3_600_000;
 const TIDY_EVERY: Duration = Duration::from_secs(30);
 
 const POOLS: &str = "SELECT number, name FROM mainstay_pools";
+const READY: &str = "SELECT lane.pool FROM mainstay_lanes AS lane WHERE EXISTS (SELECT 1 FROM mainstay_work AS item \
+     WHERE item.lane = lane.number AND item.state = 0)";
 const CANCELS: &str = "SELECT id FROM mainstay_work_cancels";
 const BATCHES: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, marks.done FROM mainstay_batches AS batch \
      LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number WHERE batch.lease = $1";
@@ -87,9 +90,11 @@ async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>
         for row in tx.query(POOLS, &[]).await? {
             pools.push((row.get(0)?, row.get(1)?));
         }
-        Ok((is_ours, expired, pools))
+        let ready = tx.query(READY, &[]).await?;
+        let ready = ready.iter().map(|row| row.get(0)).collect::<mainstay_store::Result<Vec<i64>>>()?;
+        Ok((is_ours, expired, pools, ready))
     };
-    let (is_ours, expired, pools) = shared.ground.store.transact_with(lease, extend).await?;
+    let (is_ours, expired, pools, ready) = shared.ground.store.transact_with(lease, extend).await?;
     if !is_ours {
         return Err(Error::LeaseLost(lease));
     }
@@ -98,15 +103,24 @@ async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>
         shared.ground.store.transact_with((shared.ground.clone(), lease), reap).await?;
         shared.ground.figures.reaped.increment();
     }
-    for (pool, name) in pools {
-        let is_new = shared.pools.lock().unwrap_or_else(PoisonError::into_inner).insert(pool);
-        if let Some(tasks) = tasks.upgrade().filter(|_| is_new) {
-            let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.spawn(attend(shared.clone(), pool, name));
-        }
-    }
+    see_to(shared, pools, &ready, tasks);
     ask(shared).await;
     Ok(())
+}
+
+/// Lets every pool have an attendant, and tells those who have something to do.
+fn see_to(shared: &Arc<Shared>, pools: Vec<(i64, String)>, ready: &[i64], tasks: &Weak<Mutex<JoinSet<()>>>) {
+    let mut attended = shared.pools.lock().unwrap_or_else(PoisonError::into_inner);
+    for (pool, name) in pools {
+        let Entry::Vacant(place) = attended.entry(pool) else { continue };
+        let nudge = place.insert(Arc::default()).clone();
+        if let Some(tasks) = tasks.upgrade() {
+            let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.spawn(attend(shared.clone(), pool, name, nudge));
+        }
+    }
+    // A node may die between its commit and its wake-up, so what is ready is looked for now and then.
+    ready.iter().filter_map(|pool| attended.get(pool)).for_each(|nudge| nudge.notify_one());
 }
 
 /// Tells items of this node that they are to stop.

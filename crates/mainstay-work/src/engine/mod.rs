@@ -16,7 +16,7 @@ use crate::functions::Cancel;
 use crate::lease;
 use crate::work::Ground;
 use mainstay_store::Tx;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -49,7 +49,8 @@ pub(crate) struct Shared {
     look: watch::Sender<u64>,
     /// What runs here.
     running: Mutex<HashMap<Uuid, Cancel>>,
-    pools: Mutex<HashSet<i64>>,
+    /// The pools that are attended, and how their attendants are told that there is something to do.
+    pools: Mutex<HashMap<i64, Arc<Notify>>>,
 }
 
 /// What is known here of one pool's work.

@@ -79,7 +79,7 @@ impl Settler {
                     self.desk.held().clear();
                     return self.shared.renew(lease).await;
                 }
-                Blame::Author(failed) => {
+                Blame::Author(failed) if !done[failed.index].1.has_been_adjusted_for(&failed) => {
                     adjust(&mut done[failed.index].1, &failed);
                     failures += 1;
                     if failures >= MAX_FAILURES && done.len() > 1 {
@@ -87,8 +87,8 @@ impl Settler {
                     }
                 }
                 Blame::Somebody => return self.settle_each(done).await,
-                Blame::Store { is_unknown: now } => {
-                    is_unknown |= now;
+                blame @ (Blame::Store { .. } | Blame::Author(_)) => {
+                    is_unknown |= matches!(blame, Blame::Store { is_unknown: true });
                     tracing::warn!(%error, pool = self.desk.name, "ending work failed; trying again");
                     self.shared.pause(super::PAUSE).await;
                     if self.shared.is_stopping() {

@@ -1,5 +1,8 @@
 //! The behaviour of the workshop, alike on every kind of store.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod asking;
 mod bench_of_tools;
+mod http;
 mod pools;
+mod running;

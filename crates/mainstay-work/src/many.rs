@@ -1,0 +1,108 @@
+//! Operations on everything that a filter names: a little at a time, so that they hold nobody up, and each item whole.
+
+use crate::directory::Directory;
+use crate::enqueue::{text, uuid};
+use crate::error::{Error, Result};
+use crate::letters::LetterFilter;
+use crate::status::Canceled;
+use crate::work::{Ground, Work};
+use mainstay_store::{Tx, Value};
+use std::sync::Arc;
+
+/// How many are looked up at once.
+const PAGE: i64 = 200;
+
+/// Which items that wait.
+#[derive(Debug, Clone, Default)]
+pub struct WorkFilter {
+    /// Of this pool.
+    pub pool: String,
+    /// Of this function.
+    pub function: Option<String>,
+    /// Of this key.
+    pub key: Option<String>,
+}
+
+impl Work {
+    /// Cancels the items that wait and that a filter names; how many. What is enqueued meanwhile may be among them.
+    pub async fn cancel_all(&self, filter: WorkFilter) -> Result<u64> {
+        let (mut canceled, mut after) = (0, 0);
+        loop {
+            let context = (self.ground().clone(), filter.clone(), after);
+            let page = self.store().read_with(context, async |tx, (ground, filter, after)| {
+                waiting(&ground, &tx, &filter, after).await
+            });
+            let page = page.await?;
+            let Some((last, _)) = page.last() else { return Ok(canceled) };
+            after = *last;
+            for (_, id) in page {
+                match self.cancel(&id).await {
+                    Ok(Canceled::AtOnce) => canceled += 1,
+                    // It has started, or ended, since it was looked up.
+                    Ok(_) | Err(Error::NotFound(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    /// Tries all letters again that a filter names; how many.
+    pub async fn retry_letters(&self, filter: LetterFilter) -> Result<u64> {
+        self.each_letter(filter, async |work, id| work.retry_letter(&id).await.map(drop)).await
+    }
+
+    /// Leaves all letters that a filter names for good; how many.
+    pub async fn ignore_letters(&self, filter: LetterFilter) -> Result<u64> {
+        self.each_letter(filter, async |work, id| work.ignore_letter(&id).await).await
+    }
+
+    async fn each_letter(
+        &self,
+        mut filter: LetterFilter,
+        act: impl AsyncFn(&Self, String) -> Result<()>,
+    ) -> Result<u64> {
+        let mut count = 0;
+        loop {
+            let page = self.letters(filter.clone(), PAGE as usize).await?;
+            let Some(last) = page.last() else { return Ok(count) };
+            filter.before = Some(last.number);
+            for letter in page {
+                match act(self, letter.work_id).await {
+                    Ok(()) => count += 1,
+                    // Somebody else has dealt with it.
+                    Err(Error::LetterNotFound(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+}
+
+async fn waiting(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    filter: &WorkFilter,
+    after: i64,
+) -> mainstay_store::Result<Vec<(i64, String)>> {
+    let pool = ground.directory.pool(tx, &filter.pool).await??;
+    let mut sql = "SELECT place, id FROM mainstay_work WHERE pool = $1 AND place > $2".to_owned();
+    let mut values = vec![Value::Int(pool), Value::Int(after), Value::Int(PAGE)];
+    if let Some(key) = &filter.key {
+        values.push(Value::from(key));
+        sql.push_str(&format!(" AND work_key = ${}", values.len()));
+    }
+    if let Some(function) = &filter.function {
+        let lanes = Directory::lanes_of(tx, pool, |name| name == function).await?;
+        let lanes: Vec<i64> = lanes.into_iter().flatten().collect();
+        if lanes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places: Vec<String> =
+            (1..=lanes.len()).map(|number| format!("${}", values.len() + number)).collect();
+        sql.push_str(&format!(" AND lane IN ({})", places.join(", ")));
+        values.extend(lanes.into_iter().map(Value::Int));
+    }
+    sql.push_str(" ORDER BY place LIMIT $3");
+    let rows = tx.query(&sql, &values).await?;
+    rows.iter().map(|row| Ok((row.get(0)?, text(uuid(row.get(1)?))))).collect()
+}
