@@ -120,7 +120,7 @@ pub(crate) async fn follow(
     loop {
         match subscription.try_next().await {
             Ok(Some(event)) => {
-                follower.saw(event.position());
+                follower.saw(event.position(), event.id());
                 continue;
             }
             Ok(None) => {}
