@@ -165,7 +165,7 @@ impl Account {
         let found = Found::load(log).await.unwrap_or_else(|wrong| panic!("{wrong}"));
         let verdict = found.check(&self.acknowledged).and_then(|()| found.check_absent(&self.failed));
         verdict.unwrap_or_else(|wrong| panic!("{wrong}"));
-        assert_eq!(found.0.len(), self.acknowledged.len() + 1);
+        assert_eq!(found.operations.len(), self.acknowledged.len() + 1);
         found.check_index(log).await.unwrap_or_else(|wrong| panic!("{wrong}"));
         let settled = found.settle(log, self.failed.iter().copied()).await;
         settled.unwrap_or_else(|wrong| panic!("{wrong}")).check_index(log).await.unwrap();

@@ -1,6 +1,6 @@
 //! Several nodes on one PostgreSQL, of which one is slow, paused or gone.
 
-use crate::history::{Followers, recorded};
+use crate::following::Followers;
 use crate::ledger::{Found, append_of, block_on, heard, is_long, open_log, positions_of, told};
 use crate::support::append;
 use mainstay_events::{Log, Selection};
@@ -182,6 +182,6 @@ fn a_paused_node_delays_the_others_shortly_and_loses_nothing() {
         let found = Found::load(&log).await.unwrap();
         found.check(&ours).unwrap_or_else(|wrong| panic!("{wrong}"));
         found.check_index_from(&log, 0).await.unwrap_or_else(|wrong| panic!("{wrong}"));
-        followers.check(&recorded(&log).await).await;
+        followers.check(&found.recorded).await;
     });
 }
