@@ -327,6 +327,7 @@ fn a_commit_that_nobody_answers_is_settled_by_its_idempotency_key() {
         let proxy = Arc::new(proxy);
         let options = Options::new(&url).connections(4).transaction_timeout(Duration::from_secs(1));
         let log = open_log(options, None).await.unwrap();
+        let followers = Followers::of(std::slice::from_ref(&log), "shared:1");
         let work = async |tx: Tx, (log, proxy): (Log, Arc<Proxy>)| {
             let receipt = log.append_in(&tx, append_of(1))?;
             tx.epilogue(|| Silence(proxy));
@@ -341,5 +342,6 @@ fn a_commit_that_nobody_answers_is_settled_by_its_idempotency_key() {
         assert_eq!((again.status, positions_of(&again)), (Status::Duplicate, positions_of(&first)));
         let found = Found::load(&log).await.unwrap();
         found.check(&[(1, positions_of(&first))]).unwrap();
+        followers.check(&found.recorded).await;
     });
 }
