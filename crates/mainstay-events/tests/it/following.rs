@@ -1,9 +1,13 @@
 //! Who follows the log while it is written and disturbed, and whether they missed anything.
 
+use crate::ledger::Verdict;
 use crate::support::item;
 use mainstay_events::{Event, Log, Query, Selection};
 use mainstay_testkit::history::Recorded;
 use mainstay_testkit::history::subscription::Follower;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -79,9 +83,66 @@ impl Followers {
             let follower =
                 tokio::time::timeout(PATIENCE, task).await.expect("a follower never came to the end");
             let follower = follower.unwrap();
-            follower.check(recorded).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+            judge(&follower, recorded).unwrap_or_else(|wrong| panic!("{wrong}"));
             followers.push(follower);
         }
         followers
+    }
+}
+
+/// Whether a follower saw exactly what is in the log.
+fn judge(follower: &Follower, recorded: &[Recorded]) -> Verdict {
+    let wrong = |wrong: Vec<_>| format!("{} wrong for a follower, first: {}", wrong.len(), wrong[0]);
+    follower.check(recorded).map(drop).map_err(wrong)
+}
+
+// --- notes that outlive a follower ------------------------------------------------------------------------------
+
+/// What a follower of everything notes of an event: `12 app_event_…`.
+pub(crate) fn note(event: &Event) -> String {
+    format!("{} {}", event.position(), event.id())
+}
+
+/// And what is to be read from its notes.
+pub(crate) fn noted<'a>(notes: impl IntoIterator<Item = &'a str>) -> Follower {
+    let mut follower = Follower::of_all();
+    for (position, id) in notes.into_iter().map(|note| note.split_once(' ').unwrap()) {
+        follower.saw(position.parse().unwrap(), id);
+    }
+    follower
+}
+
+/// Lets a follower go on behind its last note to the end of the log, and checks that it saw exactly the log.
+pub(crate) async fn catch_up(log: &Log, mut follower: Follower, recorded: &[Recorded]) -> Verdict {
+    let end = watch::Sender::new(Some(recorded.len() as u64));
+    let rest = Selection::all().after(follower.last());
+    let following = follow(log, rest, end.subscribe(), |event| follower.saw(event.position(), event.id()));
+    tokio::time::timeout(PATIENCE, following)
+        .await
+        .map_err(|_| "a follower never came to the end".to_owned())?;
+    judge(&follower, recorded)
+}
+
+/// A file of notes, which is continued by whoever follows after another. Who dies between seeing an event and noting it
+/// has not seen it.
+pub(crate) struct Notes(pub(crate) PathBuf);
+
+impl Notes {
+    /// A file without notes.
+    pub(crate) fn create(path: PathBuf) -> Self {
+        File::create_new(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn read(&self) -> Follower {
+        noted(std::fs::read_to_string(&self.0).unwrap().lines())
+    }
+
+    /// Follows from behind a position on until everything up to `end` is noted.
+    pub(crate) async fn follow(&self, log: &Log, after: u64, end: watch::Receiver<Option<u64>>) {
+        let mut file = File::options().append(true).open(&self.0).unwrap();
+        // In one write, which a kill does not tear.
+        let save = |event: &Event| file.write_all(format!("{}\n", note(event)).as_bytes()).unwrap();
+        follow(log, Selection::all().after(after), end, save).await;
     }
 }
