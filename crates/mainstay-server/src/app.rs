@@ -6,6 +6,7 @@ use mainstay_core::measure::Measured;
 use mainstay_events::Log;
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
+use mainstay_work::Work;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ pub(crate) struct Inner {
     pub(crate) address: SocketAddr,
     pub(crate) store: Store,
     pub(crate) log: Log,
+    pub(crate) work: Work,
     pub(crate) tokens: Tokens,
     pub(crate) shutdown: Shutdown,
     pub(crate) figures: Figures,
@@ -41,6 +43,11 @@ impl App {
         &self.0.log
     }
 
+    /// The work of the store.
+    pub fn work(&self) -> &Work {
+        &self.0.work
+    }
+
     /// The tokens.
     pub fn tokens(&self) -> &Tokens {
         &self.0.tokens
@@ -52,8 +59,8 @@ impl App {
     }
 
     /// Everything that keeps figures about itself, for `/metrics`. A further part is a further line.
-    pub(crate) fn measured(&self) -> [&dyn Measured; 3] {
-        [self.0.store.figures(), &**self.0.log.figures(), &self.0.figures]
+    pub(crate) fn measured(&self) -> [&dyn Measured; 4] {
+        [self.0.store.figures(), &**self.0.log.figures(), &**self.0.work.figures(), &self.0.figures]
     }
 
     pub(crate) fn options(&self) -> &Options {

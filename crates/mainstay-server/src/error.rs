@@ -39,6 +39,9 @@ pub enum Error {
     /// The log says no.
     #[error(transparent)]
     Log(#[from] mainstay_events::Error),
+    /// The work says no.
+    #[error(transparent)]
+    Work(#[from] mainstay_work::Error),
 }
 
 impl Error {
@@ -50,6 +53,7 @@ impl Error {
             Self::Unprotected { .. } => &UNPROTECTED,
             Self::Store(error) => error.entry(),
             Self::Log(error) => error.entry(),
+            Self::Work(error) => error.entry(),
         }
     }
 

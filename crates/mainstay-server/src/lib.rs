@@ -47,8 +47,8 @@ pub use tokens::Tokens;
 
 /// The schema that a server needs; each is given to
 /// [`Options::component`](mainstay_store::Options::component).
-pub fn components() -> [mainstay_store::migrations::Component; 2] {
-    [mainstay_events::COMPONENT, tokens::COMPONENT]
+pub fn components() -> [mainstay_store::migrations::Component; 3] {
+    [mainstay_events::COMPONENT, tokens::COMPONENT, mainstay_work::COMPONENT]
 }
 
 /// The options of a store with everything that a server needs.

@@ -9,6 +9,7 @@ use crate::{Error, Options, Result, Routes, Shutdown, Tokens, openapi, routes};
 use mainstay_events::Log;
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
+use mainstay_work::{Functions, Work};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -44,13 +45,16 @@ pub struct Stopped {
 
 impl Server {
     /// Takes the address. From here on connections are accepted by the system, and answered once the server runs. The
-    /// store was opened with the [components](crate::components) of the tokens and the log.
+    /// store was opened with the [components](crate::components) of the tokens, the log and the work. Nothing is worked
+    /// on by this: whoever has functions [starts](Work::start) their work beside the server.
     pub async fn bind(options: Options, store: Store) -> Result<Self> {
-        Self::bind_with(options, store, Routes::default()).await
+        let work = Work::open(&store, Functions::new()).await?;
+        Self::bind_with(options, work, Routes::default()).await
     }
 
-    /// As [`bind`](Self::bind), with routes of the application's own.
-    pub async fn bind_with(options: Options, store: Store, further: Routes) -> Result<Self> {
+    /// As [`bind`](Self::bind), on the store of `work` and with routes of the application's own.
+    pub async fn bind_with(options: Options, work: Work, further: Routes) -> Result<Self> {
+        let store = work.store().clone();
         let tokens = Tokens::new(store.clone());
         check_protection(&options, &tokens).await?;
         let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
@@ -67,6 +71,7 @@ impl Server {
             address,
             store,
             log,
+            work,
             tokens,
             shutdown: Shutdown::default(),
             figures: Default::default(),
@@ -128,6 +133,11 @@ impl Handle {
     /// Tells the server to stop.
     pub fn stop(&self) {
         self.shutdown.request();
+    }
+
+    /// Ready when the server was told to stop, by whomever: for what should stop beside it.
+    pub async fn stopping(&self) {
+        self.shutdown.requested().await;
     }
 }
 

@@ -141,8 +141,13 @@ impl NewWork {
                 return Err(Error::invalid(field(what), reason));
             }
         }
-        if matches!(self.start, Start::AfterMs(ms) | Start::AtMs(ms) if !(0..=MAX_MS).contains(&ms)) {
-            return Err(Error::invalid(field("runAfter"), "must be neither negative nor millennia away"));
+        let start = match self.start {
+            Start::Now => None,
+            Start::AfterMs(ms) => Some(("runAfterMs", ms)),
+            Start::AtMs(ms) => Some(("runAtMs", ms)),
+        };
+        if let Some((what, _)) = start.filter(|(_, ms)| !(0..=MAX_MS).contains(ms)) {
+            return Err(Error::invalid(field(what), "must be neither negative nor millennia away"));
         }
         for (what, value) in [("args", Some(&self.args)), ("context", self.context.as_ref())] {
             if let Some(bytes) = value.map(|value| value.get().len()).filter(|bytes| *bytes > MAX_VALUE_BYTES)

@@ -18,6 +18,9 @@ const GIVE_UP: &str = "UPDATE mainstay_leases SET until_ms = 0 WHERE number = $1
 const GIVE_UP_ALL: &str = "UPDATE mainstay_leases SET until_ms = 0";
 const DROP_SLOTS: &str = "DELETE FROM mainstay_slots WHERE lease = $1";
 
+/// What the holder of a pull worker's lease begins with: nobody ends work under the lease of a node.
+pub(crate) const PULL: &str = "pull:";
+
 /// Takes a lease for so long; its number.
 pub(crate) async fn take(tx: &Tx, holder: &str, for_ms: i64) -> Result<i64> {
     tx.query_one(TAKE, params![holder, for_ms]).await?.get(0)

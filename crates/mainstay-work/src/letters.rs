@@ -71,7 +71,7 @@ pub struct Letter {
     pub key: Option<String>,
     /// The item that tries it again.
     pub retried_as: Option<String>,
-    /// For the next page: letters come newest first.
+    /// For the next page: [`LetterFilter::before`].
     #[serde(skip)]
     pub number: i64,
 }
@@ -87,6 +87,8 @@ pub struct LetterFilter {
     pub function: Option<String>,
     /// Older than the letter of this number.
     pub before: Option<i64>,
+    /// Newer than the letter of this number, and the oldest first; 0 begins with the oldest of all.
+    pub after: Option<i64>,
 }
 
 /// A letter as it is kept.
@@ -107,6 +109,8 @@ pub(crate) static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
 });
 const COLUMNS: &str = "number, id, pool, name, kind, status, failed_at, letter";
 const SET: &str = "UPDATE mainstay_letters SET status = $2, letter = $3 WHERE id = $1 AND status = 0";
+const COUNT: &str =
+    "SELECT count(*) FROM (SELECT number FROM mainstay_letters WHERE status = 0 LIMIT $1) AS some_of_them";
 const PURGE: &str = "DELETE FROM mainstay_letters WHERE number IN (SELECT number FROM mainstay_letters \
      WHERE failed_at < $1 ORDER BY number LIMIT 1000)";
 
@@ -132,16 +136,20 @@ pub(crate) fn row(
 }
 
 impl Work {
-    /// A page of dead letters, the newest first.
+    /// A page of dead letters, the newest first unless the filter says otherwise.
     pub async fn letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
         let limit = limit.clamp(1, MAX_PAGE) as i64;
         let read = async |tx: Tx, (work, filter, limit): (Self, LetterFilter, i64)| {
-            let mut sql = format!("SELECT {COLUMNS} FROM mainstay_letters WHERE status = $1 AND number < $2");
+            let order = if filter.after.is_some() { "ASC" } else { "DESC" };
+            let mut sql = format!(
+                "SELECT {COLUMNS} FROM mainstay_letters WHERE status = $1 AND number < $2 AND number > $4"
+            );
             let status = filter.status.unwrap_or(LetterStatus::Pending);
             let mut values = vec![
                 Value::Int(status.number()),
                 Value::Int(filter.before.unwrap_or(i64::MAX)),
                 Value::Int(limit),
+                Value::Int(filter.after.unwrap_or(0)),
             ];
             if let Some(pool) = &filter.pool {
                 values.push(Value::Int(work.ground().directory.pool(&tx, pool).await??));
@@ -151,7 +159,7 @@ impl Work {
                 values.push(Value::from(function));
                 sql.push_str(&format!(" AND name = ${}", values.len()));
             }
-            sql.push_str(" ORDER BY number DESC LIMIT $3");
+            sql.push_str(&format!(" ORDER BY number {order} LIMIT $3"));
             let mut letters = Vec::new();
             for row in tx.query(&sql, &values).await? {
                 letters.push(letter(&work, &tx, &row).await?);
@@ -159,6 +167,13 @@ impl Work {
             Ok(letters)
         };
         Ok(self.store().read_with((self.clone(), filter, limit), read).await?)
+    }
+
+    /// How many letters nobody has dealt with, counted up to `most`.
+    pub async fn count_letters(&self, most: u32) -> Result<u64> {
+        let count =
+            async |tx: Tx, most: u32| tx.query_one(COUNT, params![i64::from(most)]).await?.get::<u64>(0);
+        Ok(self.store().read_with(most, count).await?)
     }
 
     /// One dead letter.

@@ -62,10 +62,15 @@ impl Work {
         act: impl AsyncFn(&Self, String) -> Result<()>,
     ) -> Result<u64> {
         let mut count = 0;
+        // Those of one key go in the order they failed in, and what fails again meanwhile is left alone.
+        let newest = LetterFilter { after: None, ..filter.clone() };
+        let Some(newest) = self.letters(newest, 1).await?.pop() else { return Ok(0) };
+        filter.before = Some(newest.number + 1);
+        filter.after = Some(filter.after.unwrap_or(0));
         loop {
             let page = self.letters(filter.clone(), PAGE as usize).await?;
             let Some(last) = page.last() else { return Ok(count) };
-            filter.before = Some(last.number);
+            filter.after = Some(last.number);
             for letter in page {
                 match act(self, letter.work_id).await {
                     Ok(()) => count += 1,

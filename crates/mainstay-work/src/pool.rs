@@ -89,6 +89,12 @@ impl Pool {
         self
     }
 
+    /// The same settings under another name: settings that were read from somewhere have none.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

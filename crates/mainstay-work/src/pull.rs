@@ -2,8 +2,9 @@
 //!
 //! Every claim has a lease of its own, whose number is the token for all that is done about it.
 
-use crate::claim::{Held, MAX_CLAIM, Wish, claim, unpack};
+use crate::claim::{Held, MAX_CLAIM, Taken, Wish, claim, unpack};
 use crate::directory::{Directory, pool_topic};
+use crate::engine::{canceled_ones, reap_in};
 use crate::enqueue::{parse, text};
 use crate::error::{Error, Result};
 use crate::functions::{Cancel, FunctionKind};
@@ -21,10 +22,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
+/// Shortest lease that can be asked for.
+const MIN_LEASE: Duration = Duration::from_secs(1);
 /// Longest lease that can be asked for.
 const MAX_LEASE: Duration = Duration::from_secs(3_600);
 /// Longest wait for work.
 const MAX_WAIT: Duration = Duration::from_secs(60);
+/// How long to wait for a wake-up before looking by oneself: a node may die between its commit and its wake-up.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Most functions that a worker can offer.
 const MAX_FUNCTIONS: usize = 100;
 
@@ -55,6 +60,16 @@ pub struct Pulled {
     pub until_ms: Option<i64>,
     /// The items.
     pub items: Vec<PulledItem>,
+}
+
+/// What came of extending a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Extended {
+    /// When the lease is over now, by the database's clock.
+    pub until_ms: i64,
+    /// Items of it that somebody has cancelled. Whoever fails them, or lets the lease run out, ends them cancelled.
+    pub canceled: Vec<String>,
 }
 
 /// An item for a pull worker.
@@ -93,7 +108,9 @@ impl Pull {
         if !(1..=MAX_CLAIM).contains(&self.most) {
             return Err(Error::invalid("maxItems", format!("must be 1 to {MAX_CLAIM}")));
         }
-        check_lease(self.lease)?;
+        if !(MIN_LEASE..=MAX_LEASE).contains(&self.lease) {
+            return Err(lease_out_of_range("leaseMs"));
+        }
         if self.wait > MAX_WAIT {
             return Err(Error::invalid("waitMs", format!("must be at most {}", MAX_WAIT.as_millis())));
         }
@@ -101,28 +118,43 @@ impl Pull {
     }
 }
 
-fn check_lease(lease: Duration) -> Result<()> {
-    if (Duration::from_secs(1)..=MAX_LEASE).contains(&lease) {
-        Ok(())
-    } else {
-        Err(Error::invalid("leaseMs", format!("must be 1000 to {}", MAX_LEASE.as_millis())))
-    }
+fn lease_out_of_range(field: &str) -> Error {
+    let (least, most) = (MIN_LEASE.as_millis(), MAX_LEASE.as_millis());
+    Error::invalid(field, format!("must be {least} to {most}"))
 }
 
 const HELD: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, marks.done FROM mainstay_batches AS batch \
      LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number WHERE batch.lease = $1";
-const OWN: &str = "SELECT number FROM mainstay_leases WHERE number = $1";
+const OWN: &str = "SELECT number FROM mainstay_leases WHERE number = $1 AND holder LIKE 'pull:%'";
+const EXTEND: &str = "UPDATE mainstay_leases SET until_ms = mainstay_now() + CAST($2 AS BIGINT) \
+     WHERE number = $1 AND until_ms > mainstay_now() AND holder LIKE 'pull:%' RETURNING until_ms";
+const IS_CANCELED: &str = "SELECT id FROM mainstay_work_cancels WHERE id = $1";
+const SLOTS: &str = "SELECT CAST(coalesce(sum(slots), 0) AS BIGINT) FROM mainstay_slots WHERE pool = $1";
 
 impl Work {
     /// Gives a pull worker what it asks for, or waits until there is something.
     pub async fn pull(&self, pull: Pull) -> Result<Pulled> {
+        self.pull_until(pull, std::future::pending()).await
+    }
+
+    /// As [`pull`](Self::pull), but waits no longer once `stop` is ready. What has been claimed by then is given: whoever
+    /// drops this instead may leave a claim behind until its lease is over.
+    pub async fn pull_until(&self, pull: Pull, stop: impl Future<Output = ()>) -> Result<Pulled> {
+        tokio::pin!(stop);
         pull.check()?;
         let pull = Arc::new(pull);
         let declare = async |tx: Tx, (ground, pull): (Arc<Ground>, Arc<Pull>)| {
             let pool = ground.directory.pool(&tx, &pull.pool).await??;
-            for function in &pull.functions {
-                if ground.directory.function(&tx, function).await?.is_err() {
-                    Directory::put_function(&tx, function, FunctionKind::Action.as_str()).await?;
+            for (number, function) in pull.functions.iter().enumerate() {
+                match ground.directory.function(&tx, function).await?.as_deref() {
+                    Ok("mutation") => {
+                        let field = format!("functions[{number}]");
+                        return Err(
+                            Error::invalid(field, "is a mutation, which nodes run by themselves").into()
+                        );
+                    }
+                    Ok(_) => {}
+                    Err(_) => Directory::put_function(&tx, function, FunctionKind::Action.as_str()).await?,
                 }
             }
             Ok(pool)
@@ -135,22 +167,45 @@ impl Work {
             let pulled = self.store().transact_with(context, async |tx, (ground, pull, pool)| {
                 take(&ground, &tx, &pull, pool).await
             });
-            let pulled = pulled.await?;
+            let (pulled, rate) = pulled.await?;
+            if rate.is_some_and(|wait| wait.is_zero()) {
+                continue;
+            }
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            if !pulled.items.is_empty() {
+                self.figures().taken.add(pulled.items.len() as u64);
+                self.figures().claim_size.record(pulled.items.len() as u64);
+            }
             if !pulled.items.is_empty() || left.is_zero() {
                 return Ok(pulled);
             }
-            woken.woken(left.min(Duration::from_secs(5))).await;
+            tokio::select! {
+                _ = woken.woken(left.min(rate.unwrap_or(LOOK_AGAIN))) => {}
+                () = &mut stop => return Ok(pulled),
+            }
         }
     }
 
-    /// Makes a pull worker's lease last for so long from now.
-    pub async fn extend(&self, lease: i64, by: Duration) -> Result<()> {
-        check_lease(by)?;
-        let extend = async |tx: Tx, (lease, by_ms): (i64, i64)| lease::extend(&tx, lease, by_ms).await;
+    /// Makes a pull worker's lease last for so long from now, and tells which of its items are to stop.
+    pub async fn extend(&self, lease: i64, by: Duration) -> Result<Extended> {
+        if !(MIN_LEASE..=MAX_LEASE).contains(&by) {
+            return Err(lease_out_of_range("byMs"));
+        }
         let by_ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-        let is_ours = self.store().transact_with((lease, by_ms), extend).await?;
-        if is_ours { Ok(()) } else { Err(Error::LeaseLost(lease)) }
+        let extend = async |tx: Tx, (lease, by_ms): (i64, i64)| extend_in(&tx, lease, by_ms).await;
+        Ok(self.store().transact_with((lease, by_ms), extend).await?)
+    }
+
+    /// Gives back what has not ended under a pull worker's lease, as if it had never been claimed.
+    pub async fn give_back(&self, lease: i64) -> Result<()> {
+        let give_back = async |tx: Tx, (ground, lease): (Arc<Ground>, i64)| {
+            if tx.query_holding(OWN, params![lease], Hold::Alone).await?.is_empty() {
+                return Err(Error::LeaseLost(lease).into());
+            }
+            lease::give_up(&tx, lease).await?;
+            reap_in(&ground, &tx, lease, &Outcome::Unstarted).await
+        };
+        Ok(self.store().transact_with((self.ground().clone(), lease), give_back).await?)
     }
 
     /// A pull worker has done an item.
@@ -176,7 +231,12 @@ impl Work {
             let end = End { lease, id, outcome: outcome.clone(), is_told_later, progress: progress.clone() };
             let run = async |tx: Tx, (ground, end): (Arc<Ground>, End)| end_in(&ground, &tx, &end).await;
             let error = match self.store().transact_with((self.ground().clone(), end), run).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    let is_success = matches!(outcome, Outcome::Success(_));
+                    let figures = self.figures();
+                    if is_success { &figures.succeeded } else { &figures.failed }.increment();
+                    return Ok(());
+                }
                 Err(error) => Error::from(error),
             };
             if matches!(error, Error::NotHeld { .. }) {
@@ -191,23 +251,59 @@ impl Work {
     }
 }
 
-async fn take(ground: &Ground, tx: &Tx, pull: &Pull, pool: i64) -> mainstay_store::Result<Pulled> {
+async fn extend_in(tx: &Tx, lease: i64, by_ms: i64) -> mainstay_store::Result<Extended> {
+    let extended = tx.query(EXTEND, params![lease, by_ms]).await?;
+    let Some(row) = extended.first() else { return Err(Error::LeaseLost(lease).into()) };
+    let until_ms = row.get(0)?;
+    let mut canceled = Vec::new();
+    if let Some((held, _, taken)) = held_under(tx, lease).await? {
+        let asked = canceled_ones(tx).await?;
+        let mine = taken.iter().filter(|taken| !held.is_done(taken.index) && asked.contains(&taken.id));
+        canceled.extend(mine.map(|taken| text(taken.id)));
+    }
+    Ok(Extended { until_ms, canceled })
+}
+
+/// What is held under a pull worker's lease, and in which pool.
+async fn held_under(tx: &Tx, lease: i64) -> mainstay_store::Result<Option<(Held, i64, Vec<Taken>)>> {
+    let Some(row) = tx.query_optional(HELD, params![lease]).await? else { return Ok(None) };
+    let taken = unpack(row.get(2)?, row.get(3)?)?;
+    let done: Option<Vec<u8>> = row.get(4)?;
+    let held = Held { batch: row.get(0)?, size: taken.len(), done: done.unwrap_or_default() };
+    Ok(Some((held, row.get(1)?, taken)))
+}
+
+/// What was taken; when that is nothing, after how long it is worth looking again, as far as that is known.
+type Given = (Pulled, Option<Duration>);
+
+async fn take(ground: &Arc<Ground>, tx: &Tx, pull: &Pull, pool: i64) -> mainstay_store::Result<Given> {
     let is_offered = |function: &str| pull.functions.iter().any(|offered| offered == function);
     let lanes = Directory::lanes_of(tx, pool, is_offered).await?;
     let nothing = Pulled { lease: None, until_ms: None, items: Vec::new() };
     if lanes.is_empty() {
-        return Ok(nothing);
+        return Ok((nothing, None));
     }
     let lease_ms = i64::try_from(pull.lease.as_millis()).unwrap_or(i64::MAX);
-    let lease = lease::take(tx, &pull.worker, lease_ms).await?;
+    let lease = lease::take(tx, &format!("{}{}", lease::PULL, pull.worker), lease_ms).await?;
     let wish = Wish { pool, lease, lanes: Arc::new(lanes), running: 0, most: pull.most };
     let claimed = claim(ground, tx, &wish).await?;
     if claimed.taken.is_empty() {
         lease::give_up(tx, lease).await?;
         lease::end(tx, lease).await?;
-        return Ok(nothing);
+        let wait = claimed.wait_ms.map(|wait_ms| Duration::from_millis(wait_ms.unsigned_abs()));
+        return Ok((nothing, wait));
     }
-    let items = claimed.taken.into_iter().map(|taken| PulledItem {
+    let is_late = |taken: &Taken| taken.item.deadline_at.is_some_and(|deadline| deadline <= claimed.now_ms);
+    let (late, taken): (Vec<Taken>, Vec<Taken>) = claimed.taken.into_iter().partition(is_late);
+    if !late.is_empty() {
+        end_late(ground, tx, lease, pool, claimed.held, late).await?;
+        if taken.is_empty() {
+            lease::give_up(tx, lease).await?;
+            lease::end(tx, lease).await?;
+            return Ok((nothing, Some(Duration::ZERO)));
+        }
+    }
+    let items = taken.into_iter().map(|taken| PulledItem {
         work_id: text(taken.id),
         function: taken.item.function,
         attempt: taken.item.attempts + 1,
@@ -216,7 +312,30 @@ async fn take(ground: &Ground, tx: &Tx, pull: &Pull, pool: i64) -> mainstay_stor
         key: taken.item.key,
         trace: taken.item.trace,
     });
-    Ok(Pulled { lease: Some(lease), until_ms: Some(claimed.now_ms + lease_ms), items: items.collect() })
+    let until_ms = Some(claimed.now_ms + lease_ms);
+    Ok((Pulled { lease: Some(lease), until_ms, items: items.collect() }, None))
+}
+
+/// Ends items that nobody may start any more.
+async fn end_late(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    lease: i64,
+    pool: i64,
+    held: Option<Held>,
+    late: Vec<Taken>,
+) -> mainstay_store::Result<()> {
+    let Some(held) = held else { return Ok(()) };
+    let (pool_name, settings) = ground.pool(tx, pool).await?;
+    let ending = |taken| {
+        let plan = Plan::Ended(Outcome::Failed(Failure::permanent("its deadline has passed")));
+        (held.batch, Ending { taken, plan, cancel: Cancel::default(), is_told_later: true })
+    };
+    let endings = late.into_iter().map(ending).collect();
+    let held = vec![held.clone()];
+    let progress = Arc::default();
+    settle(ground, tx, &Settlement { pool, pool_name, settings, lease: Some(lease), endings, held, progress })
+        .await
 }
 
 /// The end of an item that a pull worker had.
@@ -235,21 +354,19 @@ async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Res
         return Err(Error::LeaseLost(end.lease).into());
     }
     let not_held = || mainstay_store::Error::from(Error::NotHeld { id: text(end.id), lease: end.lease });
-    let row = tx.query_optional(HELD, params![end.lease]).await?.ok_or_else(not_held)?;
-    let (batch, pool): (i64, i64) = (row.get(0)?, row.get(1)?);
-    let taken = unpack(row.get(2)?, row.get(3)?)?;
-    let done: Option<Vec<u8>> = row.get(4)?;
-    let held = Held { batch, size: taken.len(), done: done.unwrap_or_default() };
+    let (held, pool, taken) = held_under(tx, end.lease).await?.ok_or_else(not_held)?;
+    let batch = held.batch;
     let taken = taken.into_iter().find(|taken| taken.id == end.id && !held.is_done(taken.index));
     let taken = taken.ok_or_else(not_held)?;
     let is_last = held.with_done(std::iter::once(taken.index)).is_none();
     let (pool_name, settings) = ground.pool(tx, pool).await?;
-    let ending = Ending {
-        taken,
-        plan: Plan::Ended(end.outcome.clone()),
-        cancel: Cancel::default(),
-        is_told_later: end.is_told_later,
-    };
+    let cancel = Cancel::default();
+    if tx.query_optional(IS_CANCELED, params![&end.id.as_bytes()[..]]).await?.is_some() {
+        cancel.ask();
+    }
+    let at_once = i64::from(settings.max_parallelism);
+    let ending =
+        Ending { taken, plan: Plan::Ended(end.outcome.clone()), cancel, is_told_later: end.is_told_later };
     let settlement = Settlement {
         pool,
         pool_name,
@@ -261,6 +378,10 @@ async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Res
     };
     settle(ground, tx, &settlement).await?;
     if is_last {
+        // Whoever waits for a place in a pool that was full hears of it.
+        if tx.query_one(SLOTS, params![pool]).await?.get::<i64>(0)? >= at_once {
+            tx.wake(&pool_topic(pool))?;
+        }
         lease::give_up(tx, end.lease).await?;
         lease::end(tx, end.lease).await?;
     }

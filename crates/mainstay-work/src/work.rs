@@ -13,7 +13,7 @@ use crate::retrier::own_pools;
 use mainstay_core::clock::Clock;
 use mainstay_core::ids::Ids;
 use mainstay_core::random::Random;
-use mainstay_store::{Store, Tx, params};
+use mainstay_store::{Row, Store, Tx, params};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -81,7 +81,7 @@ struct Opened;
 
 const SET_PAUSED: &str =
     "UPDATE mainstay_pools SET is_paused = $2, changed_at = mainstay_now() WHERE number = $1";
-const POOLS: &str = "SELECT number, name, settings, is_paused FROM mainstay_pools ORDER BY name";
+const POOLS: &str = "SELECT number, name, settings, is_paused FROM mainstay_pools";
 const TOTALS: &str = "SELECT CAST(coalesce(sum(pending), 0) AS BIGINT), CAST(coalesce(sum(started), 0) AS BIGINT), \
      CAST(coalesce(sum(ended), 0) AS BIGINT) FROM (\
      SELECT pending, started, ended FROM mainstay_pool_totals WHERE pool = $1 UNION ALL \
@@ -195,18 +195,22 @@ impl Work {
     pub async fn pools(&self) -> Result<Vec<PoolStatus>> {
         let read = async |tx: Tx, ground: Arc<Ground>| {
             let mut pools = Vec::new();
-            for row in tx.query(POOLS, &[]).await? {
-                let settings = ground.settings(row.get(1)?, row.get(2)?)?;
-                pools.push(PoolStatus {
-                    name: row.get(1)?,
-                    settings: (*settings).clone(),
-                    is_paused: row.get(3)?,
-                    depth: depth(&ground, &tx, row.get(0)?).await?,
-                });
+            for row in tx.query(&format!("{POOLS} ORDER BY name"), &[]).await? {
+                pools.push(pool_status(&ground, &tx, &row).await?);
             }
             Ok(pools)
         };
         Ok(self.store().read_with(self.ground.clone(), read).await?)
+    }
+
+    /// A pool, and how it is doing.
+    pub async fn pool_status(&self, pool: &str) -> Result<PoolStatus> {
+        let read = async |tx: Tx, (ground, pool): (Arc<Ground>, String)| {
+            let row = tx.query_optional(&format!("{POOLS} WHERE name = $1"), params![&pool]).await?;
+            let row = row.ok_or_else(|| Error::UnknownPool(pool))?;
+            pool_status(&ground, &tx, &row).await
+        };
+        Ok(self.store().read_with((self.ground.clone(), pool.to_owned()), read).await?)
     }
 
     /// How much waits in a pool.
@@ -236,6 +240,16 @@ impl Work {
     pub(crate) fn ground(&self) -> &Arc<Ground> {
         &self.ground
     }
+}
+
+async fn pool_status(ground: &Ground, tx: &Tx, row: &Row) -> mainstay_store::Result<PoolStatus> {
+    let settings = ground.settings(row.get(1)?, row.get(2)?)?;
+    Ok(PoolStatus {
+        name: row.get(1)?,
+        settings: (*settings).clone(),
+        is_paused: row.get(3)?,
+        depth: depth(ground, tx, row.get(0)?).await?,
+    })
 }
 
 async fn depth(ground: &Ground, tx: &Tx, pool: i64) -> mainstay_store::Result<Depth> {

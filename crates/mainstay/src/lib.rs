@@ -26,16 +26,18 @@
 //! - `postgres`: the shared store, `postgres://…`
 //!
 //! The rooms of the house are re-exported under their short names: [`core`], the laws, [`store`], the
-//! ground, and [`events`], the ledger.
+//! ground, [`events`], the ledger, and [`work`], the workshop.
 
 pub use mainstay_core as core;
 pub use mainstay_events as events;
 pub use mainstay_store as store;
+pub use mainstay_work as work;
 
 /// What nearly every file of an application needs.
 pub mod prelude {
     pub use mainstay_events::{Append, Condition, Log, NewEvent, Query, Selection};
     pub use mainstay_store::{Error, Options, Result, Store, Tx, Value, params};
+    pub use mainstay_work::{Call, Failure, Functions, NewWork, OnComplete, Pool, Work};
 }
 
 /// The examples of the documents are compiled, and those that need no server are run.

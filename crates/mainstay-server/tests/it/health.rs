@@ -43,6 +43,7 @@ async fn figures_are_those_of_the_store_and_of_the_server() {
     for line in [
         "# TYPE mainstay_store_transactions_committed_total counter",
         "# TYPE mainstay_store_commit_time_seconds histogram",
+        "# TYPE mainstay_work_taken_total counter",
         "mainstay_server_client_errors_total 1",
         "mainstay_server_in_flight 1",
         "mainstay_server_request_time_seconds_count 1",

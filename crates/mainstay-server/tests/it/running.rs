@@ -5,6 +5,7 @@ use mainstay_server::tokens::New;
 use mainstay_server::{Handle, Options, Role, Route, Server, Stopped, Tokens, equipped};
 use mainstay_store::Store;
 use mainstay_testkit::stores::{Kind, Place};
+use mainstay_work::{Functions, Work};
 use std::net::SocketAddr;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -34,7 +35,13 @@ impl Running {
     }
 
     pub(crate) async fn start_on(options: Options, store: Store) -> Self {
-        let server = Server::bind_with(options, store.clone(), test_routes::all()).await.unwrap();
+        let work = Work::open(&store, Functions::new()).await.unwrap();
+        Self::start_with(options, work).await
+    }
+
+    pub(crate) async fn start_with(options: Options, work: Work) -> Self {
+        let store = work.store().clone();
+        let server = Server::bind_with(options, work, test_routes::all()).await.unwrap();
         let (address, table, handle) = (server.address(), server.routes().to_vec(), server.handle());
         let (stop, stopped) = oneshot::channel::<()>();
         // A test that ends without saying anything drops the sender, which stops nothing that still matters.

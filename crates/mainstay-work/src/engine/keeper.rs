@@ -12,12 +12,13 @@ use crate::next::Outcome;
 use crate::settle::{Ending, Plan, Settlement, settle};
 use crate::work::{Ground, LATELY_MS};
 use mainstay_store::{Bulk, Tx, Value, params};
-use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 /// How long what came of an item is kept.
 const KEEP_MS: i64 = 7 * 24 * 3_600_000;
@@ -99,7 +100,9 @@ async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>
         return Err(Error::LeaseLost(lease));
     }
     for lease in expired {
-        let reap = async |tx: Tx, (ground, lease): (Arc<Ground>, i64)| reap_in(&ground, &tx, lease).await;
+        let reap = async |tx: Tx, (ground, lease): (Arc<Ground>, i64)| {
+            reap_in(&ground, &tx, lease, &Outcome::Lost).await
+        };
         shared.ground.store.transact_with((shared.ground.clone(), lease), reap).await?;
         shared.ground.figures.reaped.increment();
     }
@@ -123,16 +126,17 @@ fn see_to(shared: &Arc<Shared>, pools: Vec<(i64, String)>, ready: &[i64], tasks:
     ready.iter().filter_map(|pool| attended.get(pool)).for_each(|nudge| nudge.notify_one());
 }
 
+/// The items that are to stop.
+pub(crate) async fn canceled_ones(tx: &Tx) -> mainstay_store::Result<HashSet<Uuid>> {
+    tx.query(CANCELS, &[]).await?.iter().map(|row| row.get(0).map(uuid)).collect()
+}
+
 /// Tells items of this node that they are to stop.
 async fn ask(shared: &Shared) {
     if shared.running().is_empty() {
         return;
     }
-    let read = async |tx: Tx| {
-        let rows = tx.query(CANCELS, &[]).await?;
-        rows.iter().map(|row| row.get(0).map(uuid)).collect::<mainstay_store::Result<Vec<_>>>()
-    };
-    match shared.ground.store.read(read).await {
+    match shared.ground.store.read(async |tx| canceled_ones(&tx).await).await {
         Ok(asked) => {
             let running = shared.running();
             asked.iter().filter_map(|id| running.get(id)).for_each(Cancel::ask);
@@ -148,11 +152,18 @@ struct Left {
     held: Vec<Held>,
 }
 
-/// Takes back what was taken under a lease that is over.
-pub(crate) async fn reap_in(ground: &Arc<Ground>, tx: &Tx, lease: i64) -> mainstay_store::Result<()> {
+/// Takes back what was taken under a lease that is over, each item with this outcome.
+pub(crate) async fn reap_in(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    lease: i64,
+    outcome: &Outcome,
+) -> mainstay_store::Result<()> {
     if !lease::end(tx, lease).await? {
         return Ok(());
     }
+    // What was to stop does not start again.
+    let canceled = canceled_ones(tx).await?;
     let mut pools: BTreeMap<i64, Left> = BTreeMap::new();
     for row in tx.query(BATCHES, params![lease]).await? {
         let (batch, pool): (i64, i64) = (row.get(0)?, row.get(1)?);
@@ -161,8 +172,11 @@ pub(crate) async fn reap_in(ground: &Arc<Ground>, tx: &Tx, lease: i64) -> mainst
         let held = Held { batch, size: taken.len(), done: done.unwrap_or_default() };
         let Left { endings, held: all_held } = pools.entry(pool).or_default();
         for taken in taken.into_iter().filter(|taken| !held.is_done(taken.index)) {
-            let plan = Plan::Ended(Outcome::Lost);
-            endings.push((batch, Ending { taken, plan, cancel: Cancel::default(), is_told_later: true }));
+            let (plan, cancel) = (Plan::Ended(outcome.clone()), Cancel::default());
+            if canceled.contains(&taken.id) {
+                cancel.ask();
+            }
+            endings.push((batch, Ending { taken, plan, cancel, is_told_later: true }));
         }
         all_held.push(held);
     }

@@ -10,10 +10,13 @@ mod keeper;
 mod settler;
 mod timekeeper;
 
+pub(crate) use keeper::{canceled_ones, reap_in};
+
 use crate::claim::Held;
 use crate::error::{Error, Result};
 use crate::functions::Cancel;
 use crate::lease;
+use crate::next::Outcome;
 use crate::work::Ground;
 use mainstay_store::Tx;
 use std::collections::HashMap;
@@ -107,7 +110,7 @@ impl Engine {
         let lease = self.shared.lease.load(Ordering::Relaxed);
         let end = async |tx: Tx, (ground, lease): (Arc<Ground>, i64)| {
             lease::give_up(&tx, lease).await?;
-            keeper::reap_in(&ground, &tx, lease).await
+            reap_in(&ground, &tx, lease, &Outcome::Lost).await
         };
         self.shared.ground.store.transact_with((self.shared.ground.clone(), lease), end).await?;
         Ok(())

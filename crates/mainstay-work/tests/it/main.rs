@@ -5,4 +5,5 @@ mod asking;
 mod bench_of_tools;
 mod http;
 mod pools;
+mod pull_workers;
 mod running;
