@@ -147,7 +147,7 @@ struct Writes {
 pub(crate) async fn settle(ground: &Arc<Ground>, tx: &Tx, settlement: &Settlement) -> Result<()> {
     settlement.progress.leave();
     let now_ms = match settlement.lease {
-        Some(lease) => lease::fence(tx, lease).await?,
+        Some(lease) => lease::fence(ground, tx, lease).await?,
         None => ground.now_ms(tx).await?,
     };
     let mut writes = Writes::default();
