@@ -219,7 +219,7 @@ impl Share {
     /// Writes down what is needed after `taken` items were taken: everything while there is work, and no more than what
     /// runs when there is none.
     async fn settle(&self, tx: &Tx, wish: &Wish, taken: usize, is_short: bool) -> Result<()> {
-        let slots = if taken == 0 { wish.running } else { self.slots };
+        let slots = if taken == 0 { wish.running.min(self.slots) } else { self.slots };
         if self.kept.unwrap_or((0, false)) == (slots, is_short) {
             return Ok(());
         }
