@@ -23,6 +23,8 @@ mod next;
 pub mod pool;
 mod schema;
 mod settle;
+#[cfg(test)]
+mod simulation;
 mod status;
 mod work;
 

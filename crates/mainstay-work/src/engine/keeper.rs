@@ -174,7 +174,7 @@ static ADD_TOTALS: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 
-async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<()> {
+pub(crate) async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<()> {
     tx.lock("mainstay.work.tidy").await?;
     let now_ms = ground.now_ms(tx).await?;
     let mut sums: BTreeMap<i64, [i64; 3]> = BTreeMap::new();

@@ -197,3 +197,11 @@ impl Shared {
         }
     }
 }
+
+/// What a simulation drives by itself.
+#[cfg(test)]
+pub(crate) mod parts {
+    pub(crate) use super::keeper::{reap_in, tidy};
+    pub(crate) use super::settler::{Blame, adjust, blame};
+    pub(crate) use super::timekeeper::make_ready;
+}

@@ -49,7 +49,7 @@ struct Settler {
 }
 
 /// What a transaction failed for.
-enum Blame {
+pub(crate) enum Blame {
     /// The lease is over.
     Lease,
     /// The code of one of the items' authors.
@@ -192,7 +192,7 @@ async fn is_settled(ground: &Ground, tx: &Tx, settlement: &Settlement) -> mainst
     Ok(held.is_done(ending.taken.index))
 }
 
-fn blame(error: &Error, settlement: &Settlement) -> Blame {
+pub(crate) fn blame(error: &Error, settlement: &Settlement) -> Blame {
     let store = match error {
         Error::LeaseLost(_) => return Blame::Lease,
         Error::Store(store) => store,
@@ -223,7 +223,7 @@ fn blame(error: &Error, settlement: &Settlement) -> Blame {
 }
 
 /// An author's code failed: the item is settled without it.
-fn adjust(ending: &mut Ending, failed: &AuthorFailed) {
+pub(crate) fn adjust(ending: &mut Ending, failed: &AuthorFailed) {
     match failed.part {
         Part::Run => ending.plan = Plan::Ended(Outcome::Failed(failed.failure.clone())),
         Part::Tell => {
