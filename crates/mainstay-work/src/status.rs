@@ -161,9 +161,19 @@ impl Work {
     pub async fn cancel(&self, work_id: &str) -> Result<Canceled> {
         let not_found = || crate::Error::NotFound(work_id.to_owned());
         let id = parse(work_id).ok_or_else(not_found)?;
-        let cancel = async |tx: Tx, (ground, id): (Arc<Ground>, Uuid)| cancel(&ground, &tx, id).await;
-        let done = self.store().transact_with((self.ground().clone(), id), cancel).await?;
-        done.ok_or_else(not_found)
+        let done = match self.cancel_once(id, false).await {
+            // Its `onComplete` is the only stranger in there; whatever it fails with must not save the item.
+            Err(error) if !error.is_retryable() => self.cancel_once(id, true).await,
+            done => done,
+        };
+        done?.ok_or_else(not_found)
+    }
+
+    async fn cancel_once(&self, id: Uuid, is_told_later: bool) -> Result<Option<Canceled>> {
+        let cancel = async |tx: Tx, (ground, id, is_told_later): (Arc<Ground>, Uuid, bool)| {
+            cancel(&ground, &tx, id, is_told_later).await
+        };
+        Ok(self.store().transact_with((self.ground().clone(), id, is_told_later), cancel).await?)
     }
 
     /// Forgets an item that ended; false when there is none.
@@ -246,7 +256,12 @@ async fn held(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<(i64, Taken)>>
     Ok(None)
 }
 
-async fn cancel(ground: &Arc<Ground>, tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<Canceled>> {
+async fn cancel(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    id: Uuid,
+    is_told_later: bool,
+) -> mainstay_store::Result<Option<Canceled>> {
     let own = params![&id.as_bytes()[..]];
     if let Some(row) = tx.query(TAKE, own).await?.pop() {
         let now_ms = ground.now_ms(tx).await?;
@@ -264,7 +279,7 @@ async fn cancel(ground: &Arc<Ground>, tx: &Tx, id: Uuid) -> mainstay_store::Resu
             taken: Taken { id, item, index: 0 },
             plan: Plan::Ended(Outcome::Canceled),
             cancel: Cancel::default(),
-            is_told_later: false,
+            is_told_later,
         };
         let settlement = Settlement {
             pool,
