@@ -5,6 +5,9 @@ use mainstay_core::random::Random;
 use mainstay_store::{Tx, params};
 use std::time::Duration;
 
+/// The number of the first of them: the retrier and the timers have theirs before.
+pub(super) const FIRST_POOL: i64 = 3;
+
 pub(super) const POOLS: [(&str, u32); 2] = [("wide", 6), ("narrow", 2)];
 /// Mutations that count what they did, so that doing it twice is seen.
 pub(super) const TABLES: [&str; 2] =

@@ -1,6 +1,6 @@
 //! All that is in the tables, and what must hold of it after every step.
 
-use super::shop::POOLS;
+use super::shop::{FIRST_POOL, POOLS};
 use crate::claim::{Held, Taken, unpack};
 use crate::enqueue::{text, uuid};
 use crate::item::Item;
@@ -118,7 +118,7 @@ impl Sight {
             let order = known.len();
             known.entry(id).or_insert_with(|| Known {
                 order,
-                pool: POOLS[pool as usize - 1].0.to_owned(),
+                pool: POOLS[(pool - FIRST_POOL) as usize].0.to_owned(),
                 function: item.function.clone(),
                 key: item.key.clone(),
                 on_complete: item.on_complete.clone(),
@@ -184,7 +184,8 @@ impl Sight {
         }
         for (id, pool, item) in self.items() {
             let known = &known[&id];
-            let is_same = (POOLS[pool as usize - 1].0, &item.key) == (known.pool.as_str(), &known.key);
+            let is_same =
+                (POOLS[(pool - FIRST_POOL) as usize].0, &item.key) == (known.pool.as_str(), &known.key);
             must!(is_same, "{id} is another one: {known:?}, {item:?}");
             let most = known.max_attempts.unwrap_or(u32::MAX);
             must!(item.attempts < most, "{id} had all of its {most} executions and goes on");
@@ -255,7 +256,7 @@ impl Sight {
 
     /// What is counted without looking is what there is.
     fn check_counts(&self) -> std::result::Result<(), String> {
-        for (number, ((name, at_once), depth)) in (1_i64..).zip(POOLS.iter().zip(&self.depths)) {
+        for (number, ((name, at_once), depth)) in (FIRST_POOL..).zip(POOLS.iter().zip(&self.depths)) {
             let pending = self.waiting.iter().filter(|one| one.pool == number).count() as u64;
             let held = || self.held.iter().filter(|one| one.pool == number);
             let running = held().count() as u64;
@@ -286,7 +287,7 @@ impl Sight {
         most: usize,
     ) -> std::result::Result<(), String> {
         must!(taken.is_empty() || !self.paused.contains(pool), "{pool} is paused");
-        let number = POOLS.iter().position(|(name, _)| *name == pool).map(|at| at as i64 + 1);
+        let number = POOLS.iter().position(|(name, _)| *name == pool).map(|at| at as i64 + FIRST_POOL);
         let mut ready: Vec<&Waiting> = self
             .waiting
             .iter()

@@ -1,6 +1,6 @@
 //! Who there is, and what a step may be.
 
-use super::shop::{POOLS, TABLES, any_item, functions};
+use super::shop::{FIRST_POOL, POOLS, TABLES, any_item, functions};
 use super::sight::{Known, Sight};
 use crate::claim::{Held, Taken, Wish, claim};
 use crate::directory::Directory;
@@ -428,7 +428,7 @@ impl World {
             let hands = self.workers[worker].hands.iter();
             let held = hands.map(|hand| &hand.held).filter(|held| batches.contains(&held.batch)).cloned();
             let settlement = Arc::new(Settlement {
-                pool: pool as i64 + 1,
+                pool: pool as i64 + FIRST_POOL,
                 pool_name: POOLS[pool].0.to_owned(),
                 settings: Arc::new(Pool::new(POOLS[pool].0)),
                 lease: Some(lease),
