@@ -16,6 +16,11 @@ pub(crate) fn time_topic() -> Topic {
     Topic::new("mainstay.work.time").expect("a constant that fits")
 }
 
+/// What is woken when items have ended.
+pub(crate) fn ended_topic() -> Topic {
+    Topic::new("mainstay.work.ended").expect("a constant that fits")
+}
+
 /// What is woken when a running item is to stop.
 pub(crate) fn cancels_topic() -> Topic {
     Topic::new("mainstay.work.cancels").expect("a constant that fits")

@@ -1,7 +1,7 @@
 //! Ending executions: what came of them, who is told, and what becomes possible by it, in one transaction.
 
 use crate::claim::{Held, Taken};
-use crate::directory::{pool_topic, time_topic};
+use crate::directory::{ended_topic, pool_topic, time_topic};
 use crate::enqueue::{INSERT_WORK, Noted, change, noted, text, uuid};
 use crate::error::Error;
 use crate::functions::{Body, Call, Cancel, FunctionKind};
@@ -224,6 +224,9 @@ async fn write(tx: &Tx, pool: i64, now_ms: i64, mut writes: Writes, executions: 
         writes.work.extend(freed);
     }
     INSERT_ENDED.execute(tx, &writes.ended).await?;
+    if !writes.ended.is_empty() {
+        tx.wake(&ended_topic())?;
+    }
     INSERT_WORK.execute(tx, &writes.work).await?;
     letters::INSERT.execute(tx, &writes.letters).await?;
     change(tx, pool, now_ms, requeued, 0, executions).await?;

@@ -1,7 +1,7 @@
 //! Looking at items, and cancelling them.
 
 use crate::claim::{Taken, unpack};
-use crate::directory::cancels_topic;
+use crate::directory::{cancels_topic, ended_topic};
 use crate::enqueue::{change, parse, text, uuid};
 use crate::error::Result;
 use crate::functions::Cancel;
@@ -15,6 +15,7 @@ use mainstay_store::{Tx, Value, params};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Where an item stands, in four words (decision C31).
@@ -106,6 +107,9 @@ pub enum Canceled {
     TooLate,
 }
 
+/// How long a wait goes on without being woken before it looks by itself.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
 const WAITING: &str = "SELECT pool, state, due_at, item FROM mainstay_work WHERE id = $1";
 const ENDED: &str = "SELECT pool, state, ended_at, record FROM mainstay_ended WHERE id = $1";
 const HELD: &str = "SELECT pool, ids, items FROM mainstay_batches";
@@ -138,6 +142,25 @@ impl Work {
         let Some(id) = parse(work_id) else { return Ok(None) };
         let read = async |tx: Tx, (ground, id): (Arc<Ground>, Uuid)| status(&ground, &tx, id).await;
         Ok(self.store().read_with((self.ground().clone(), id), read).await?)
+    }
+
+    /// Waits until an item has ended, for at most `patience`.
+    pub async fn wait_for(&self, work_id: &str, patience: Duration) -> Result<Status> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let mut woken = self.store().listen(ended_topic());
+        loop {
+            let not_found = || crate::Error::NotFound(work_id.to_owned());
+            let status = self.status(work_id).await?.ok_or_else(not_found)?;
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            if status.ended_at.is_some() {
+                return Ok(status);
+            }
+            if left.is_zero() {
+                let waited_ms = patience.as_millis() as u64;
+                return Err(crate::Error::NotEnded { id: work_id.to_owned(), waited_ms });
+            }
+            woken.woken(left.min(LOOK_AGAIN)).await;
+        }
     }
 
     /// Items of a pool that wait, in the order they came.
