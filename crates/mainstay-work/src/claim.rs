@@ -86,7 +86,7 @@ const KEEP: &str = "INSERT INTO mainstay_batches (lease, pool, taken_at, ids, it
 /// Takes what may be taken.
 pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claimed> {
     tx.lock(&format!("mainstay.work.pool.{}", wish.pool)).await?;
-    let now_ms = lease::fence(tx, wish.lease).await?;
+    let now_ms = lease::fence(ground, tx, wish.lease).await?;
     let row = tx.query_one(STATE, params![wish.pool]).await?;
     let settings = ground.settings(row.get(0)?, row.get(1)?)?;
     let is_paused: bool = row.get(2)?;
@@ -219,7 +219,7 @@ impl Share {
     /// Writes down what is needed after `taken` items were taken: everything while there is work, and no more than what
     /// runs when there is none.
     async fn settle(&self, tx: &Tx, wish: &Wish, taken: usize, is_short: bool) -> Result<()> {
-        let slots = if taken == 0 { wish.running } else { self.slots };
+        let slots = if taken == 0 { wish.running.min(self.slots) } else { self.slots };
         if self.kept.unwrap_or((0, false)) == (slots, is_short) {
             return Ok(());
         }

@@ -16,6 +16,11 @@ pub(crate) fn time_topic() -> Topic {
     Topic::new("mainstay.work.time").expect("a constant that fits")
 }
 
+/// What is woken when items have ended.
+pub(crate) fn ended_topic() -> Topic {
+    Topic::new("mainstay.work.ended").expect("a constant that fits")
+}
+
 /// What is woken when a running item is to stop.
 pub(crate) fn cancels_topic() -> Topic {
     Topic::new("mainstay.work.cancels").expect("a constant that fits")
@@ -37,7 +42,7 @@ pub(crate) struct Lane {
 /// What this process knows. Nothing here ever changes its number, so what was found once stays true.
 #[derive(Default)]
 pub(crate) struct Directory {
-    known: RwLock<Known>,
+    known: Arc<RwLock<Known>>,
 }
 
 #[derive(Default)]
@@ -133,17 +138,22 @@ impl Directory {
             return Ok(*number);
         }
         let params = params![lane.pool, &*lane.function, lane.priority];
-        let number = match tx.query_optional(LANE, params).await? {
-            Some(row) => row.get(0)?,
+        let row = match tx.query_optional(LANE, params).await? {
+            Some(row) => row,
             None => {
                 tx.lock("mainstay.work.directory").await?;
                 tx.execute(PUT_LANE, params).await?;
                 tx.wake(&lanes_topic())?;
-                // Not remembered before it is committed, which this transaction may never be.
-                return tx.query_one(LANE, params).await?.get(0);
+                tx.query_one(LANE, params).await?
             }
         };
-        self.write().lanes.insert(lane.clone(), number);
+        let number = row.get(0)?;
+        // Remembered once it is committed. It may be of this very transaction, which may run again without it.
+        let (known, lane) = (self.known.clone(), lane.clone());
+        tx.after_commit(Arc::new(move || {
+            let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+            known.lanes.insert(lane.clone(), number);
+        }))?;
         Ok(number)
     }
 

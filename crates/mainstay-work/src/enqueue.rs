@@ -13,7 +13,7 @@ use crate::{MAX_BATCH, MAX_DEPTH, keys};
 use mainstay_core::ids::Kind;
 use mainstay_store::{Bulk, Ending, Epilogue, Tx, Value, params};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use uuid::Uuid;
@@ -203,8 +203,9 @@ struct Place {
 async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_store::Result<Vec<Enqueued>> {
     let now_ms = ground.now_ms(tx).await?;
     let mut places = Vec::with_capacity(entries.len());
+    let mut lanes = HashMap::new();
     for entry in &entries {
-        places.push(place(&ground.directory, tx, entry, now_ms).await?);
+        places.push(place(&ground.directory, tx, entry, now_ms, &mut lanes).await?);
     }
     dedupe(tx, &entries, &mut places, now_ms).await?;
     let mut counts: BTreeMap<(i64, String), i64> = BTreeMap::new();
@@ -256,7 +257,13 @@ async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_s
     Ok(enqueued)
 }
 
-async fn place(directory: &Directory, tx: &Tx, entry: &Entry, now_ms: i64) -> mainstay_store::Result<Place> {
+async fn place(
+    directory: &Directory,
+    tx: &Tx,
+    entry: &Entry,
+    now_ms: i64,
+    lanes: &mut HashMap<Lane, i64>,
+) -> mainstay_store::Result<Place> {
     let new = &entry.new;
     // An end is told however deep it is; what that leads to is not begun.
     if entry.depth > MAX_DEPTH && entry.completes.is_none() {
@@ -268,12 +275,20 @@ async fn place(directory: &Directory, tx: &Tx, entry: &Entry, now_ms: i64) -> ma
         directory.function(tx, on_complete).await??;
     }
     let lane = Lane { pool, function: new.function.as_str().into(), priority: new.priority.into() };
+    let number = match lanes.get(&lane) {
+        Some(number) => *number,
+        None => {
+            let number = directory.lane(tx, &lane).await?;
+            lanes.insert(lane, number);
+            number
+        }
+    };
     let due_at = match new.start {
         Start::Now => now_ms,
         Start::AfterMs(delay) => now_ms.saturating_add(delay),
         Start::AtMs(at) => at,
     };
-    Ok(Place { pool, lane: directory.lane(tx, &lane).await?, due_at, duplicate_of: None })
+    Ok(Place { pool, lane: number, due_at, duplicate_of: None })
 }
 
 /// Finds the entries whose dedupe key is in use, also by another one of them.

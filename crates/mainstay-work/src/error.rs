@@ -57,6 +57,14 @@ pub enum Error {
     /// No such item is known, or not any more.
     #[error("there is no work {0:?}")]
     NotFound(String),
+    /// The item did not end in the time that was waited for it.
+    #[error("work {id} has not ended within {waited_ms} ms")]
+    NotEnded {
+        /// The item.
+        id: String,
+        /// How long was waited.
+        waited_ms: u64,
+    },
     /// No such dead letter is known, or it was dealt with.
     #[error("Dead letter not found: {0}")]
     LetterNotFound(String),
@@ -93,6 +101,7 @@ impl Error {
             Self::BadArgs { .. } => &WORK_ARGS_INVALID,
             Self::Recursion => &WORK_RECURSION,
             Self::NotFound(_) => &WORK_NOT_FOUND,
+            Self::NotEnded { .. } => &WORK_NOT_ENDED,
             Self::LetterNotFound(_) => &DEAD_LETTER_NOT_FOUND,
             Self::LeaseLost(_) => &LEASE_LOST,
             Self::NotHeld { .. } => &WORK_NOT_HELD,
@@ -165,6 +174,9 @@ mainstay_core::codes! {
     WORK_NOT_FOUND "WORK_NOT_FOUND" 404 false
         "No item of this id is known. Finished items are forgotten after their retention."
         "Check the id; raise the retention to keep results longer.";
+    WORK_NOT_ENDED "WORK_NOT_ENDED" 504 true
+        "The item did not end in the time that was waited for it. It goes on."
+        "Wait again, or look at its status: it may wait for its time, its key, its pool or a retry.";
     DEAD_LETTER_NOT_FOUND "DEAD_LETTER_NOT_FOUND" 404 false
         "No pending dead letter of this id is known."
         "List the letters; it may have been retried, ignored or purged.";

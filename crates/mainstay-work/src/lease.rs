@@ -4,6 +4,7 @@
 //! place and looks at its time, so it is either done before the lease is taken away, or not at all.
 
 use crate::error::Error;
+use crate::work::Ground;
 use mainstay_store::{Hold, Result, Tx, params};
 
 const TAKE: &str = "INSERT INTO mainstay_leases (holder, until_ms) \
@@ -32,7 +33,11 @@ pub(crate) async fn extend(tx: &Tx, lease: i64, for_ms: i64) -> Result<bool> {
 }
 
 /// Holds a lease until the transaction ends, and tells the time; fails when the lease is over.
-pub(crate) async fn fence(tx: &Tx, lease: i64) -> Result<i64> {
+pub(crate) async fn fence(ground: &Ground, tx: &Tx, lease: i64) -> Result<i64> {
+    // Taken away by tests that must see what it keeps out.
+    if ground.store.failpoints().hit("work.fence").is_err() {
+        return ground.now_ms(tx).await;
+    }
     let held = tx.query_holding(FENCE, params![lease], Hold::InPlace).await?;
     let Some(row) = held.first() else { return Err(Error::LeaseLost(lease).into()) };
     let (until, now): (i64, i64) = (row.get(0)?, row.get(1)?);

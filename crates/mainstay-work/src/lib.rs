@@ -29,6 +29,8 @@ mod pull;
 mod retrier;
 mod schema;
 mod settle;
+#[cfg(test)]
+mod simulation;
 mod status;
 mod work;
 

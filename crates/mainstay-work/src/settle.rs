@@ -1,8 +1,8 @@
 //! Ending executions: what came of them, who is told, and what becomes possible by it, in one transaction.
 
 use crate::claim::{Held, Taken};
-use crate::directory::{pool_topic, time_topic};
-use crate::enqueue::{INSERT_WORK, Noted, change, noted, text};
+use crate::directory::{ended_topic, pool_topic, time_topic};
+use crate::enqueue::{INSERT_WORK, Noted, change, noted, text, uuid};
 use crate::error::Error;
 use crate::functions::{Body, Call, Cancel, FunctionKind};
 use crate::item::{Item, NewWork, OnComplete, WorkResult, raw};
@@ -15,7 +15,7 @@ use mainstay_core::failure::{Class, Failure};
 use mainstay_store::{Bulk, Result, Tx, Value, params};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use uuid::Uuid;
@@ -131,6 +131,7 @@ const DROP_BATCH: &str = "DELETE FROM mainstay_batches WHERE number = $1";
 const DROP_MARKS: &str = "DELETE FROM mainstay_batch_marks WHERE batch = $1";
 const MARK: &str = "INSERT INTO mainstay_batch_marks (batch, done) VALUES ($1, $2) \
      ON CONFLICT (batch) DO UPDATE SET done = excluded.done";
+const CANCELS: &str = "SELECT id FROM mainstay_work_cancels";
 const DROP_CANCEL: &str = "DELETE FROM mainstay_work_cancels WHERE id = $1";
 
 /// The number of a kind of end, as it is kept.
@@ -149,15 +150,30 @@ struct Writes {
     work: Vec<Value>,
     keys: BTreeMap<(i64, String), i64>,
     letters: Vec<Value>,
+    /// Running items that are to stop, once somebody has asked.
+    cancels: Option<BTreeSet<Uuid>>,
     is_any_ready: bool,
     is_any_delayed: bool,
+}
+
+impl Writes {
+    async fn is_to_stop(&mut self, tx: &Tx, id: Uuid) -> Result<bool> {
+        let cancels = match self.cancels.take() {
+            Some(cancels) => cancels,
+            None => {
+                let rows = tx.query(CANCELS, &[]).await?;
+                rows.iter().map(|row| Ok(uuid(row.get(0)?))).collect::<Result<_>>()?
+            }
+        };
+        Ok(self.cancels.insert(cancels).contains(&id))
+    }
 }
 
 /// Ends items. Fails as a whole: with [`AuthorFailed`] when an author's code does.
 pub(crate) async fn settle(ground: &Arc<Ground>, tx: &Tx, settlement: &Settlement) -> Result<()> {
     settlement.progress.leave();
     let now_ms = match settlement.lease {
-        Some(lease) => lease::fence(tx, lease).await?,
+        Some(lease) => lease::fence(ground, tx, lease).await?,
         None => ground.now_ms(tx).await?,
     };
     let mut writes = Writes::default();
@@ -208,6 +224,9 @@ async fn write(tx: &Tx, pool: i64, now_ms: i64, mut writes: Writes, executions: 
         writes.work.extend(freed);
     }
     INSERT_ENDED.execute(tx, &writes.ended).await?;
+    if !writes.ended.is_empty() {
+        tx.wake(&ended_topic())?;
+    }
     INSERT_WORK.execute(tx, &writes.work).await?;
     letters::INSERT.execute(tx, &writes.letters).await?;
     change(tx, pool, now_ms, requeued, 0, executions).await?;
@@ -243,6 +262,8 @@ async fn settle_one(
         _ => FunctionKind::Action,
     };
     let next = next(&mut item, outcome, kind, &settlement.settings.retry, now_ms, &*ground.random);
+    // Whoever ran it need not have heard of it: there are few of these, and only what starts anew asks.
+    let is_canceled = is_canceled || (!matches!(next, Next::End(_)) && writes.is_to_stop(tx, id).await?);
     let result = match next {
         Next::End(result) => result,
         Next::Retry { after_ms } if !is_canceled => {

@@ -1,7 +1,7 @@
 //! Looking at items, and cancelling them.
 
 use crate::claim::{Taken, unpack};
-use crate::directory::cancels_topic;
+use crate::directory::{cancels_topic, ended_topic};
 use crate::enqueue::{change, parse, text, uuid};
 use crate::error::Result;
 use crate::functions::Cancel;
@@ -15,6 +15,7 @@ use mainstay_store::{Tx, Value, params};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Where an item stands, in four words (decision C31).
@@ -106,6 +107,9 @@ pub enum Canceled {
     TooLate,
 }
 
+/// How long a wait goes on without being woken before it looks by itself.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
 const WAITING: &str = "SELECT pool, state, due_at, item FROM mainstay_work WHERE id = $1";
 const ENDED: &str = "SELECT pool, state, ended_at, record FROM mainstay_ended WHERE id = $1";
 const HELD: &str = "SELECT pool, ids, items FROM mainstay_batches";
@@ -140,6 +144,25 @@ impl Work {
         Ok(self.store().read_with((self.ground().clone(), id), read).await?)
     }
 
+    /// Waits until an item has ended, for at most `patience`.
+    pub async fn wait_for(&self, work_id: &str, patience: Duration) -> Result<Status> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let mut woken = self.store().listen(ended_topic());
+        loop {
+            let not_found = || crate::Error::NotFound(work_id.to_owned());
+            let status = self.status(work_id).await?.ok_or_else(not_found)?;
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            if status.ended_at.is_some() {
+                return Ok(status);
+            }
+            if left.is_zero() {
+                let waited_ms = patience.as_millis() as u64;
+                return Err(crate::Error::NotEnded { id: work_id.to_owned(), waited_ms });
+            }
+            woken.woken(left.min(LOOK_AGAIN)).await;
+        }
+    }
+
     /// Items of a pool that wait, in the order they came.
     pub async fn pending(&self, pool: &str, limit: usize) -> Result<Vec<Status>> {
         let limit = limit.clamp(1, MAX_PAGE) as i64;
@@ -161,9 +184,19 @@ impl Work {
     pub async fn cancel(&self, work_id: &str) -> Result<Canceled> {
         let not_found = || crate::Error::NotFound(work_id.to_owned());
         let id = parse(work_id).ok_or_else(not_found)?;
-        let cancel = async |tx: Tx, (ground, id): (Arc<Ground>, Uuid)| cancel(&ground, &tx, id).await;
-        let done = self.store().transact_with((self.ground().clone(), id), cancel).await?;
-        done.ok_or_else(not_found)
+        let done = match self.cancel_once(id, false).await {
+            // Its `onComplete` is the only stranger in there; whatever it fails with must not save the item.
+            Err(error) if !error.is_retryable() => self.cancel_once(id, true).await,
+            done => done,
+        };
+        done?.ok_or_else(not_found)
+    }
+
+    async fn cancel_once(&self, id: Uuid, is_told_later: bool) -> Result<Option<Canceled>> {
+        let cancel = async |tx: Tx, (ground, id, is_told_later): (Arc<Ground>, Uuid, bool)| {
+            cancel(&ground, &tx, id, is_told_later).await
+        };
+        Ok(self.store().transact_with((self.ground().clone(), id, is_told_later), cancel).await?)
     }
 
     /// Forgets an item that ended; false when there is none.
@@ -246,7 +279,12 @@ async fn held(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<(i64, Taken)>>
     Ok(None)
 }
 
-async fn cancel(ground: &Arc<Ground>, tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<Canceled>> {
+async fn cancel(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    id: Uuid,
+    is_told_later: bool,
+) -> mainstay_store::Result<Option<Canceled>> {
     let own = params![&id.as_bytes()[..]];
     if let Some(row) = tx.query(TAKE, own).await?.pop() {
         let now_ms = ground.now_ms(tx).await?;
@@ -264,7 +302,7 @@ async fn cancel(ground: &Arc<Ground>, tx: &Tx, id: Uuid) -> mainstay_store::Resu
             taken: Taken { id, item, index: 0 },
             plan: Plan::Ended(Outcome::Canceled),
             cancel: Cancel::default(),
-            is_told_later: false,
+            is_told_later,
         };
         let settlement = Settlement {
             pool,

@@ -1,7 +1,7 @@
 //! The workshop as its users see it.
 
 use crate::directory::{Directory, pool_topic};
-use crate::engine::Engine;
+use crate::engine::{Engine, LEASE};
 use crate::enqueue::{Enqueued, Receipt, check, noted};
 use crate::error::{Error, Result};
 use crate::figures::Figures;
@@ -16,6 +16,7 @@ use mainstay_core::random::Random;
 use mainstay_store::{Row, Store, Tx, params};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What every part of the workshop stands on.
 pub(crate) struct Ground {
@@ -26,6 +27,8 @@ pub(crate) struct Ground {
     pub(crate) ids: Ids,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+    /// How long a lease lasts.
+    pub(crate) lease_ms: i64,
     /// Settings as they were read last, by their text.
     settings: Mutex<HashMap<String, (String, Arc<Pool>)>>,
 }
@@ -96,6 +99,12 @@ pub(crate) const LATELY_MS: i64 = 10_000;
 impl Work {
     /// Opens the work of a store that was opened with [`COMPONENT`](crate::COMPONENT), and declares what this node can do.
     pub async fn open(store: &Store, functions: Functions) -> Result<Self> {
+        Self::open_with_lease(store, functions, LEASE).await
+    }
+
+    /// As [`open`](Self::open), with another length of this node's leases: for tests that wait for one to run out.
+    #[doc(hidden)]
+    pub async fn open_with_lease(store: &Store, functions: Functions, lease: Duration) -> Result<Self> {
         let ground = Arc::new(Ground {
             store: store.clone(),
             functions,
@@ -104,6 +113,7 @@ impl Work {
             ids: Ids::new(store.clock().clone(), store.random().clone()),
             clock: store.clock().clone(),
             random: store.random().clone(),
+            lease_ms: i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).max(1),
             settings: Mutex::default(),
         });
         for (function, _) in ground.functions.iter() {

@@ -2,8 +2,10 @@
 //! of the index.
 //!
 //! After each death the log is opened again. What was acknowledged is there once, the index that was in memory is made
-//! anew from the tail of the log, and everything can be sent again with its idempotency keys.
+//! anew from the tail of the log, and everything can be sent again with its idempotency keys. A follower dies with each
+//! process; the next one goes on behind its notes, and in the end they have seen exactly the log.
 
+use crate::following::{Notes, catch_up};
 use crate::ledger::{Found, Verdict, append_of, block_on, check_integrity, heard, is_long, open_log, told};
 use mainstay_events::Log;
 use mainstay_store::{Options, Tx};
@@ -11,9 +13,12 @@ use mainstay_testkit::crash::{self, Child, Running};
 use mainstay_testkit::stores::{Kind, Place};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::sync::watch;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const SIGABRT: i32 = 6;
+const SIGKILL: i32 = 9;
 const TASKS: u64 = 16;
 /// Operations that one cycle may use; the last of them is the test's own.
 const PER_CYCLE: u64 = 1_000_000;
@@ -21,19 +26,24 @@ const PER_CYCLE: u64 = 1_000_000;
 const SMALL: usize = 48;
 
 const URL: &str = "TEST_URL";
+const NOTES: &str = "TEST_NOTES";
 const FIRST: &str = "TEST_FIRST";
 const SEGMENT_EVENTS: &str = "TEST_SEGMENT_EVENTS";
 const FAILPOINTS: &str = "MAINSTAY_FAILPOINTS";
 
-/// Where a log lives, and in what segments it keeps its index in memory.
+/// Where a log lives, in what segments it keeps its index in memory, and where its followers keep their notes.
 struct Home {
     place: Place,
     segment_events: Option<usize>,
+    notes: Notes,
+    _folder: TempDir,
 }
 
 impl Home {
     fn new(kind: Kind, segment_events: Option<usize>) -> Self {
-        let home = Self { place: Place::new(kind), segment_events };
+        let folder = tempfile::tempdir().unwrap();
+        let notes = Notes::create(folder.path().join("notes"));
+        let home = Self { place: Place::new(kind), segment_events, notes, _folder: folder };
         block_on(async { home.open().await.store().clone().close().await });
         home
     }
@@ -43,8 +53,8 @@ impl Home {
     }
 
     fn child(&self, test: &str, first: u64) -> Child {
-        let child =
-            Child::of(format!("crash::{test}")).env(URL, self.place.url()).env(FIRST, first.to_string());
+        let child = Child::of(format!("crash::{test}")).env(URL, self.place.url()).env(NOTES, &self.notes.0);
+        let child = child.env(FIRST, first.to_string());
         match self.segment_events {
             Some(events) => child.env(SEGMENT_EVENTS, events.to_string()),
             None => child,
@@ -80,14 +90,22 @@ impl Home {
         Ok(acknowledged.len())
     }
 
-    /// Opens the log a last time, and asks for what all cycles left.
-    fn check_all(&self) {
+    /// Opens the log a last time, asks for what all cycles left, and lets one more follower see the rest of it. Returns
+    /// how many events those saw that died.
+    fn check_all(&self) -> Verdict<usize> {
         block_on(async {
             let log = self.open().await;
-            let found = Found::load(&log).await.unwrap_or_else(|wrong| panic!("{wrong}"));
-            found.check_index(&log).await.unwrap_or_else(|wrong| panic!("{wrong}"));
+            let found = Found::load(&log).await?;
+            found.check_index(&log).await?;
+            let follower = self.notes.read();
+            let followed = follower.seen().len();
+            if followed == 0 {
+                return Err("nobody followed".to_owned());
+            }
+            catch_up(&log, follower, &found.recorded).await?;
             log.store().clone().close().await;
-        });
+            Ok(followed)
+        })
     }
 }
 
@@ -100,6 +118,10 @@ fn begun(acknowledged: &[(u64, Vec<u64>)], first: u64) -> Vec<u64> {
         begun.push(last.map_or(first + task, |last| last + TASKS));
     }
     begun
+}
+
+fn notes_in_child() -> Notes {
+    Notes(std::env::var_os(NOTES).unwrap().into())
 }
 
 async fn open_in_child() -> (Log, u64) {
@@ -118,7 +140,15 @@ fn child_appends_in_many_tasks() {
     }
     block_on(async {
         let (log, first) = open_in_child().await;
+        let (notes, end) = (notes_in_child(), watch::Sender::new(Some(log.head().await.unwrap())));
+        // Before it appends, since the first commit may be its last.
+        notes.follow(&log, notes.read().last(), end.subscribe()).await;
         let mut tasks = tokio::task::JoinSet::new();
+        let following = log.clone();
+        tasks.spawn(async move {
+            end.send_replace(None);
+            notes.follow(&following, notes.read().last(), end.subscribe()).await;
+        });
         for task in 0..TASKS {
             let log = log.clone();
             tasks.spawn(async move {
@@ -133,6 +163,11 @@ fn child_appends_in_many_tasks() {
     });
 }
 
+fn kill(child: &mut Running) {
+    let status = child.kill9().unwrap();
+    assert_eq!(status.signal(), Some(SIGKILL), "it ended by itself: {:?}", child.said());
+}
+
 fn survive_kills(kind: Kind, segment_events: Option<usize>, cycles: u64) {
     let (home, began, mut acknowledged) = (Home::new(kind, segment_events), Instant::now(), 0);
     for cycle in 0..cycles {
@@ -143,12 +178,15 @@ fn survive_kills(kind: Kind, segment_events: Option<usize>, cycles: u64) {
             0 => drop(child.wait_for("started", PATIENCE).unwrap()),
             several => child.wait_for_acks((several * several * 20) as usize, PATIENCE).unwrap(),
         }
-        child.kill9().unwrap();
+        kill(&mut child);
         let checked = home.check(&child, first);
         acknowledged += checked.unwrap_or_else(|wrong| panic!("cycle {cycle}: {wrong}"));
     }
-    home.check_all();
-    println!("{kind}: {cycles} kills, {acknowledged} acknowledged, none lost, {:.1?}", began.elapsed());
+    let followed = home.check_all().unwrap_or_else(|wrong| panic!("{wrong}"));
+    let figures = format!("{acknowledged} acknowledged, {followed} followed");
+    println!("{kind}: {cycles} kills, {figures}, none lost or missed, {:.1?}", began.elapsed());
+    // They kept up while it was written: otherwise little was shown.
+    assert!(followed > acknowledged / 2, "{figures}");
 }
 
 #[test]
@@ -179,7 +217,7 @@ fn die_at_each(kind: Kind, segment_events: Option<usize>, points: &[&str], passi
             first += PER_CYCLE;
         }
     }
-    home.check_all();
+    home.check_all().unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
 #[test]
@@ -210,10 +248,10 @@ fn deaths_in_the_same_merge_again_and_again_lose_nothing() {
     for (first, child) in children {
         home.check(&child, first).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
-    home.check_all();
+    home.check_all().unwrap_or_else(|wrong| panic!("{wrong}"));
 }
 
-// --- a fault that the check must find ---------------------------------------------------------------------------
+// --- faults that the check must find ----------------------------------------------------------------------------
 
 /// Promises too early: inside of the transaction.
 #[test]
@@ -241,4 +279,36 @@ fn the_check_finds_what_a_faulty_program_loses() {
         let child = home.die_at("child_acknowledges_before_the_commit", 0, "store.commit=abort");
         assert_eq!(home.check(&child, 0).unwrap_err(), "0 was acknowledged and is lost", "{kind}");
     }
+}
+
+/// Follows from the end of the log on, instead of from behind its notes.
+#[test]
+fn child_follows_without_its_notes() {
+    if !crash::is_child() {
+        return;
+    }
+    block_on(async {
+        let (log, first) = open_in_child().await;
+        let head = log.head().await.unwrap();
+        let appended = log.append(append_of(first)).await.unwrap();
+        let end = watch::Sender::new(Some(appended.head));
+        notes_in_child().follow(&log, head, end.subscribe()).await;
+        crash::ack(told(first, &appended));
+        std::future::pending::<()>().await;
+    });
+}
+
+#[test]
+fn the_check_finds_what_a_follower_misses() {
+    let home = Home::new(Kind::SqliteFile, None);
+    for cycle in 0..2 {
+        let first = cycle * PER_CYCLE;
+        let mut child = home.child("child_follows_without_its_notes", first).spawn().unwrap();
+        child.wait_for_acks(1, PATIENCE).unwrap();
+        kill(&mut child);
+        // It appends what nobody is there to follow.
+        home.check(&child, first).unwrap();
+    }
+    let wrong = home.check_all().unwrap_err();
+    assert!(wrong.ends_with("was never seen"), "{wrong}");
 }

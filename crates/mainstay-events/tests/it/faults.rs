@@ -1,8 +1,9 @@
 //! A disk that fails at the k-th write or sync, for a while or for ever, under a log that is appended to and merged.
 //!
 //! What an append says must be true afterwards, in the process that lived through it as in the next one: its events are
-//! in the log and in the index, or in neither.
+//! in the log and in the index, or in neither. Who follows through the fault sees exactly the log, and it stays so.
 
+use crate::following::{Followers, catch_up, noted};
 use crate::ledger::{Found, Verdict, append_of, block_on, check_integrity, heard, is_long, open_log, told};
 use mainstay_events::{Log, Result};
 use mainstay_store::Options;
@@ -28,6 +29,9 @@ const AFTERWARDS: u64 = 1_000_000;
 /// Merged several times in a run.
 const SEGMENT_EVENTS: usize = 16;
 
+/// Begins what a child says of the events that it followed.
+const SAW: &str = "saw ";
+
 const IS_ENDLESS: &str = "TEST_IS_ENDLESS";
 
 // --- the program on the disk ------------------------------------------------------------------------------------
@@ -48,6 +52,7 @@ fn child_appends_on_a_faulty_disk() {
             Err(_) if is_endless => return crash::say("unopened"),
             Err(error) => panic!("the log does not open: {error}"),
         };
+        let followers = Followers::of(std::slice::from_ref(&log), "shared:0");
         work(&log).await;
         if !is_endless {
             let recovered = in_the_end(async || log.append(append_of(AFTERWARDS)).await).await;
@@ -57,6 +62,8 @@ fn child_appends_on_a_faulty_disk() {
         // Reads go on, whatever the disk does, and see what was acknowledged and nothing that was not.
         let said = SAID.lock().unwrap().clone();
         let found = checked(&log, &said).await.unwrap_or_else(|wrong| panic!("{said:#?}\n{wrong}"));
+        let followed = followers.check_any(&found.recorded).await;
+        followed[0].seen().iter().for_each(|(position, id)| crash::say(format_args!("{SAW}{position} {id}")));
         if !is_endless {
             found.check_index(&log).await.unwrap_or_else(|wrong| panic!("{said:#?}\n{wrong}"));
         }
@@ -145,7 +152,10 @@ fn reopened(file: &Path, said: &[String]) -> Verdict {
         let found = checked(&log, said).await?;
         found.check_index(&log).await?;
         let all = 0..ROUNDS * (ALONE + TOGETHER);
-        found.settle(&log, all.chain([AFTERWARDS])).await?.check_index(&log).await?;
+        let settled = found.settle(&log, all.chain([AFTERWARDS])).await?;
+        settled.check_index(&log).await?;
+        let follower = noted(said.iter().filter_map(|said| said.strip_prefix(SAW)));
+        catch_up(&log, follower, &settled.recorded).await?;
         log.store().clone().close().await;
         Verdict::Ok(())
     })?;
@@ -191,6 +201,7 @@ struct Tally {
     done: usize,
     failed: usize,
     unknown: usize,
+    followed: usize,
 }
 
 /// Runs the program with a fault at each moment, or at a spread of them, and checks what it said each time.
@@ -206,9 +217,10 @@ fn strike(last: u64, is_endless: bool, fault: impl Fn(u64) -> Fault) -> Tally {
         tally.done += heard_all(&said, "done ").len();
         tally.failed += failed(&said).len();
         tally.unknown += heard_all(&said, "unknown ").len();
+        tally.followed += said.iter().filter(|said| said.starts_with(SAW)).count();
     }
     println!("{} of {last} moments, endless: {is_endless}: {tally:?}", tally.runs);
-    assert!(tally.done > 0, "{tally:?}");
+    assert!(tally.done > 0 && tally.followed >= tally.done, "{tally:?}");
     // A fault that passes may meet nothing but the copying of the log at the few moments of CI.
     assert!(tally.failed + tally.unknown > 0 || !(is_endless || is_long()), "{tally:?}");
     tally

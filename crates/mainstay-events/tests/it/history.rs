@@ -1,17 +1,16 @@
 //! Many writers at once, over boundaries that overlap: what each was told, and the log that is left, must be those of
 //! one writer after another.
 
-use crate::ledger::{is_long, open_log, operation_of, positions_of, read_all};
+use crate::following::Followers;
+use crate::ledger::{is_long, open_log, positions_of, recorded};
 use crate::support::{append, item};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_events::{Append, Condition, Error, Item, Log, NewEvent, Query, Result, Selection};
 use mainstay_store::{Store, Tx};
-use mainstay_testkit::history::subscription::Follower;
-use mainstay_testkit::history::{self, Outcome, Recorded, Recorder, Report, check};
+use mainstay_testkit::history::{self, Outcome, Recorder, Report, check};
 use mainstay_testkit::stores::{Kind, Place, for_each_kind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use std::time::Instant;
 use tokio::task::JoinSet;
 
 const WRITERS: u64 = 32;
@@ -20,8 +19,6 @@ const TAGS: u64 = 5;
 const TYPES: u64 = 4;
 /// Small segments, so that the index moves from memory into the table all the time.
 const SEGMENT_EVENTS: usize = 256;
-/// Far above what anything here takes; whoever reaches it is stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 // --- what writers ask -------------------------------------------------------------------------------------------
 
@@ -106,76 +103,6 @@ async fn write(log: Log, recorder: Recorder, writer: u64, operations: u64) {
     }
 }
 
-// --- who follows ------------------------------------------------------------------------------------------------
-
-/// Follows until everything up to `end` was seen, whatever fails on the way; errors are asked again.
-pub(crate) async fn follow(
-    log: Log,
-    query: Option<Query>,
-    mut end: watch::Receiver<Option<u64>>,
-) -> Follower {
-    let selection = Selection { query: query.clone(), ..Selection::all() };
-    let mut subscription = log.subscribe(selection);
-    let mut follower = query.map_or_else(Follower::of_all, Follower::of);
-    loop {
-        match subscription.try_next().await {
-            Ok(Some(event)) => {
-                follower.saw(event.position());
-                continue;
-            }
-            Ok(None) => {}
-            Err(error) => assert!(error.is_retryable() || error.code() == "STORE_TIMEOUT", "{error}"),
-        }
-        if end.borrow().is_some_and(|end| subscription.position() >= end) {
-            return follower;
-        }
-        tokio::select! {
-            () = subscription.changed() => {}
-            _ = end.changed() => {}
-        }
-    }
-}
-
-/// Followers of everything and of one tag on each of `logs`.
-pub(crate) struct Followers {
-    tasks: JoinSet<Follower>,
-    end: watch::Sender<Option<u64>>,
-}
-
-impl Followers {
-    pub(crate) fn of(logs: &[Log], tag: &str) -> Self {
-        let (mut tasks, end) = (JoinSet::new(), watch::Sender::new(None));
-        for log in logs {
-            let tagged = Query::new(vec![item(&[], &[tag])]).unwrap();
-            tasks.spawn(follow(log.clone(), None, end.subscribe()));
-            tasks.spawn(follow(log.clone(), Some(tagged), end.subscribe()));
-        }
-        Self { tasks, end }
-    }
-
-    /// Waits until they have seen all of a log that has come to its end, and checks that they missed nothing.
-    pub(crate) async fn check(self, recorded: &[Recorded]) {
-        self.end.send_replace(Some(recorded.len() as u64));
-        let joined = tokio::time::timeout(PATIENCE, self.tasks.join_all()).await;
-        for follower in joined.expect("a follower never came to the end") {
-            let seen = follower.check(recorded).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-            assert!(seen > 0);
-        }
-    }
-}
-
-/// The log as the checker wants it.
-pub(crate) async fn recorded(log: &Log) -> Vec<Recorded> {
-    let events = read_all(log, Selection::all()).await.unwrap();
-    let record = |event: &mainstay_events::Event| Recorded {
-        position: event.position(),
-        id: event.id().to_owned(),
-        event: history::Event::new(event.event_type(), event.tags()),
-        operation: operation_of(event),
-    };
-    events.iter().map(record).collect()
-}
-
 // --- the tests --------------------------------------------------------------------------------------------------
 
 async fn one_history(logs: &[Log], operations: u64) -> Report {
@@ -187,7 +114,7 @@ async fn one_history(logs: &[Log], operations: u64) -> Report {
         writers.spawn(write(log.clone(), recorder.clone(), writer, operations));
     }
     writers.join_all().await;
-    let recorded = recorded(&logs[0]).await;
+    let recorded = recorded(&logs[0]).await.unwrap();
     followers.check(&recorded).await;
     let report = check(&recorded, &recorder.operations());
     let report = report.unwrap_or_else(|wrong| panic!("{} wrong, first {:?}", wrong.len(), wrong[0]));

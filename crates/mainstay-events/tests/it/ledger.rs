@@ -8,6 +8,7 @@ use crate::support::event;
 use mainstay_events::{Append, Appended, COMPONENT, Condition, Error, Event, IdempotencyKey, Log, Result};
 use mainstay_events::{Selection, Status};
 use mainstay_store::Options;
+use mainstay_testkit::history::{self, Recorded};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -98,34 +99,51 @@ pub(crate) fn heard(told: &str) -> (u64, Vec<u64>) {
 /// What is wrong with a log, for people.
 pub(crate) type Verdict<T = ()> = std::result::Result<T, String>;
 
-/// The operations that are in a log, and where.
+/// The log as the checkers of the testkit want it.
+pub(crate) async fn recorded(log: &Log) -> Verdict<Vec<Recorded>> {
+    let events = read_all(log, Selection::all()).await.map_err(|error| format!("unreadable: {error}"))?;
+    let record = |event: &Event| Recorded {
+        position: event.position(),
+        id: event.id().to_owned(),
+        event: history::Event::new(event.event_type(), event.tags()),
+        operation: operation_of(event),
+    };
+    Ok(events.iter().map(record).collect())
+}
+
+/// What is in a log.
 #[derive(Debug, Default)]
-pub(crate) struct Found(pub(crate) BTreeMap<u64, Vec<u64>>);
+pub(crate) struct Found {
+    /// The operations, and where their events are.
+    pub(crate) operations: BTreeMap<u64, Vec<u64>>,
+    /// All events, as the testkit wants them.
+    pub(crate) recorded: Vec<Recorded>,
+}
 
 impl Found {
     /// Reads all of a log, and checks that it is dense and every operation whole.
     pub(crate) async fn load(log: &Log) -> Verdict<Self> {
-        let events = read_all(log, Selection::all()).await.map_err(|error| format!("unreadable: {error}"))?;
-        let mut found = BTreeMap::<u64, Vec<u64>>::new();
-        for (expected, event) in (1..).zip(&events) {
-            if event.position() != expected {
-                return Err(format!("{} stands where {expected} should be", event.position()));
+        let recorded = recorded(log).await?;
+        let mut operations = BTreeMap::<u64, Vec<u64>>::new();
+        for (expected, Recorded { position, operation, .. }) in (1..).zip(&recorded) {
+            if *position != expected {
+                return Err(format!("{position} stands where {expected} should be"));
             }
-            found.entry(operation_of(event)).or_default().push(expected);
+            operations.entry(*operation).or_default().push(expected);
         }
-        for (operation, positions) in &found {
+        for (operation, positions) in &operations {
             let is_whole = positions.len() as u64 == size_of(*operation);
             if !is_whole || positions.windows(2).any(|pair| pair[1] != pair[0] + 1) {
                 return Err(format!("operation {operation} is torn or there twice: {positions:?}"));
             }
         }
-        Ok(Self(found))
+        Ok(Self { operations, recorded })
     }
 
     /// Everything that was acknowledged is there, where its writer was told.
     pub(crate) fn check(&self, acknowledged: &[(u64, Vec<u64>)]) -> Verdict {
         for (operation, positions) in acknowledged {
-            match self.0.get(operation) {
+            match self.operations.get(operation) {
                 None => return Err(format!("{operation} was acknowledged and is lost")),
                 Some(found) if found != positions => {
                     return Err(format!("{operation} was told {positions:?} and is at {found:?}"));
@@ -138,7 +156,7 @@ impl Found {
 
     /// Whoever is told that nothing was done must be right.
     pub(crate) fn check_absent<'a>(&self, failed: impl IntoIterator<Item = &'a u64>) -> Verdict {
-        match failed.into_iter().find(|operation| self.0.contains_key(operation)) {
+        match failed.into_iter().find(|operation| self.operations.contains_key(operation)) {
             Some(operation) => Err(format!("{operation} failed for certain and is there")),
             None => Ok(()),
         }
@@ -152,7 +170,7 @@ impl Found {
 
     /// As [`check_index`](Self::check_index), with conditions only for operations from `first` on.
     pub(crate) async fn check_index_from(&self, log: &Log, first: u64) -> Verdict {
-        let questions = self.0.range(first..).map(|(operation, positions)| {
+        let questions = self.operations.range(first..).map(|(operation, positions)| {
             let (log, operation, last) = (log.clone(), *operation, *positions.last().unwrap());
             async move {
                 let condition = Condition::no_tag(tag_of(operation)).unwrap();
@@ -178,7 +196,7 @@ impl Found {
             let selection = Selection::all().tagged(shared_tag(number)).unwrap();
             let events = read_all(log, selection).await.map_err(|error| error.to_string())?;
             let selected: Vec<u64> = events.iter().map(Event::position).collect();
-            let owned = self.0.iter().filter(|(operation, _)| *operation % SHARED_TAGS == number);
+            let owned = self.operations.iter().filter(|(operation, _)| *operation % SHARED_TAGS == number);
             let mut owned: Vec<u64> = owned.flat_map(|(_, positions)| positions).copied().collect();
             owned.sort_unstable();
             if selected != owned {
@@ -193,7 +211,8 @@ impl Found {
     pub(crate) async fn settle(self, log: &Log, operations: impl IntoIterator<Item = u64>) -> Verdict<Self> {
         let operations: Vec<u64> = operations.into_iter().collect();
         let retries = operations.iter().map(|operation| {
-            let (log, operation, expected) = (log.clone(), *operation, self.0.get(operation).cloned());
+            let (log, operation, expected) =
+                (log.clone(), *operation, self.operations.get(operation).cloned());
             async move {
                 let again = log.append(append_of(operation)).await;
                 let answer = again.as_ref().map(|again| (again.status, positions_of(again)));
@@ -208,10 +227,15 @@ impl Found {
             answer?;
         }
         let settled = Self::load(log).await?;
-        if let Some(operation) = operations.iter().find(|operation| !settled.0.contains_key(operation)) {
+        if let Some(operation) =
+            operations.iter().find(|operation| !settled.operations.contains_key(operation))
+        {
             return Err(format!("operation {operation} was sent again and is not there"));
         }
-        let moved = self.0.iter().find(|(operation, positions)| settled.0.get(operation) != Some(positions));
+        let moved = self
+            .operations
+            .iter()
+            .find(|(operation, positions)| settled.operations.get(operation) != Some(positions));
         moved.map_or(Ok(()), |(operation, _)| Err(format!("operation {operation} has moved")))?;
         Ok(settled)
     }

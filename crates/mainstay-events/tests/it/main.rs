@@ -6,6 +6,7 @@ mod conditions;
 mod crash;
 mod dcb;
 mod faults;
+mod following;
 mod groups;
 mod history;
 mod idempotency;

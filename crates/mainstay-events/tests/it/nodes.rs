@@ -1,6 +1,6 @@
 //! Several nodes on one PostgreSQL, of which one is slow, paused or gone.
 
-use crate::history::{Followers, recorded};
+use crate::following::Followers;
 use crate::ledger::{Found, append_of, block_on, heard, is_long, open_log, positions_of, told};
 use crate::support::append;
 use mainstay_events::{Log, Selection};
@@ -82,6 +82,7 @@ fn appends_that_wait_for_another_node_give_up_together() {
     const APPENDS: u64 = 64;
     for_each_kind(&[Kind::Postgres], async |place| {
         let log = open_log(options(place.url()), None).await.unwrap();
+        let followers = Followers::of(std::slice::from_ref(&log), "shared:0");
         log.append(append_of(0)).await.unwrap();
         let (release, holding) = hold_the_log(&place).await;
         let began = Instant::now();
@@ -105,7 +106,9 @@ fn appends_that_wait_for_another_node_give_up_together() {
         holding.join_all().await;
         let found = Found::load(&log).await.unwrap();
         found.check_absent(&failed).unwrap();
-        found.settle(&log, 0..=APPENDS).await.unwrap().check_index(&log).await.unwrap();
+        let settled = found.settle(&log, 0..=APPENDS).await.unwrap();
+        settled.check_index(&log).await.unwrap();
+        followers.check(&settled.recorded).await;
     });
 }
 
@@ -182,6 +185,6 @@ fn a_paused_node_delays_the_others_shortly_and_loses_nothing() {
         let found = Found::load(&log).await.unwrap();
         found.check(&ours).unwrap_or_else(|wrong| panic!("{wrong}"));
         found.check_index_from(&log, 0).await.unwrap_or_else(|wrong| panic!("{wrong}"));
-        followers.check(&recorded(&log).await).await;
+        followers.check(&found.recorded).await;
     });
 }

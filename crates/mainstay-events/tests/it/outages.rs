@@ -4,7 +4,7 @@
 //! What was acknowledged is never lost. What has an unknown outcome is sent again with its idempotency keys until it is
 //! known, and then it is there once. Who follows misses nothing.
 
-use crate::history::{Followers, recorded};
+use crate::following::Followers;
 use crate::ledger::{Found, append_of, is_long, open_log, positions_of};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_events::{Error, Log, Status};
@@ -150,13 +150,13 @@ impl Account {
         let verdict = found.check(&self.acknowledged).and_then(|()| found.check_absent(&self.failed));
         verdict.unwrap_or_else(|wrong| panic!("{wrong}"));
         assert_eq!(
-            found.0.len(),
+            found.operations.len(),
             self.acknowledged.len(),
             "everything in the log was acknowledged in the end"
         );
-        followers.check(&recorded(log).await).await;
+        followers.check(&found.recorded).await;
         // A part of them, since each asks a server.
-        let last = found.0.keys().next_back().copied().unwrap();
+        let last = found.operations.keys().next_back().copied().unwrap();
         found.check_index_from(log, last.saturating_sub(500)).await.unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 }
@@ -327,6 +327,7 @@ fn a_commit_that_nobody_answers_is_settled_by_its_idempotency_key() {
         let proxy = Arc::new(proxy);
         let options = Options::new(&url).connections(4).transaction_timeout(Duration::from_secs(1));
         let log = open_log(options, None).await.unwrap();
+        let followers = Followers::of(std::slice::from_ref(&log), "shared:1");
         let work = async |tx: Tx, (log, proxy): (Log, Arc<Proxy>)| {
             let receipt = log.append_in(&tx, append_of(1))?;
             tx.epilogue(|| Silence(proxy));
@@ -341,5 +342,6 @@ fn a_commit_that_nobody_answers_is_settled_by_its_idempotency_key() {
         assert_eq!((again.status, positions_of(&again)), (Status::Duplicate, positions_of(&first)));
         let found = Found::load(&log).await.unwrap();
         found.check(&[(1, positions_of(&first))]).unwrap();
+        followers.check(&found.recorded).await;
     });
 }

@@ -1,17 +1,21 @@
-//! What is found after the power went: every event that was acknowledged by then, and an index that fits, whatever the
-//! disk made of the rest.
+//! What is found after the power went: every event that was acknowledged or followed by then, and an index that fits,
+//! whatever the disk made of the rest. A follower goes on where the power stopped it, and misses nothing.
 
+use crate::following::{catch_up, follow, note, noted};
 use crate::ledger::{Found, Verdict, append_of, block_on, check_integrity, heard, is_long, open_log, told};
-use mainstay_events::Log;
+use mainstay_events::{Event, Log, Selection};
 use mainstay_store::{Durability, Options};
 use mainstay_testkit::crash::{self, Child};
 use mainstay_testkit::disk::{self, Acknowledgements, Disk, Image, Operation, PowerLoss, trace};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const DATABASE: &str = "store.db";
+/// Begins what a follower marks as seen, among the acknowledgements of the writers.
+const SAW: &str = "saw ";
 const IS_RELAXED: &str = "TEST_IS_RELAXED";
 const TASKS: u64 = 8;
 const ROUNDS: u64 = 60;
@@ -35,6 +39,14 @@ fn child_appends_on_a_traced_disk() {
         let durability = if is_relaxed { Durability::Relaxed } else { Durability::Full };
         let log = open(&disk::root().unwrap().join(DATABASE), durability).await.unwrap();
         let acknowledgements = Arc::new(Mutex::new(Acknowledgements::open().unwrap()));
+        let end = watch::Sender::new(None);
+        let following = tokio::spawn({
+            let (log, acknowledgements, end) = (log.clone(), acknowledgements.clone(), end.subscribe());
+            let saw = move |event: &Event| {
+                acknowledgements.lock().unwrap().push(format_args!("{SAW}{}", note(event))).unwrap();
+            };
+            async move { follow(&log, Selection::all(), end, saw).await }
+        });
         let mut tasks = tokio::task::JoinSet::new();
         for task in 0..TASKS {
             let (log, acknowledgements) = (log.clone(), acknowledgements.clone());
@@ -46,6 +58,8 @@ fn child_appends_on_a_traced_disk() {
             });
         }
         tasks.join_all().await;
+        end.send_replace(Some(log.head().await.unwrap()));
+        following.await.unwrap();
         log.store().clone().close().await;
     });
 }
@@ -66,6 +80,9 @@ struct Tally {
     acknowledged: usize,
     /// Images in which something acknowledged is missing.
     losing: usize,
+    followed: usize,
+    /// Images in which something is missing that a follower saw.
+    misleading: usize,
     /// Images in which the index was between table and memory.
     merging: usize,
 }
@@ -99,8 +116,10 @@ fn lose_power(images: usize, is_relaxed: bool) -> Tally {
 /// Opens what a power loss left in the folder `path`, and looks for what is wrong.
 fn look_at(image: &Image, path: &Path, tally: &mut Tally) -> Verdict {
     let file = path.join(DATABASE);
+    let lines = image.acknowledged_lines();
     let acknowledged: Vec<(u64, Vec<u64>)> =
-        image.acknowledged_lines().iter().map(|line| heard(line)).collect();
+        lines.iter().filter(|line| !line.starts_with(SAW)).map(|line| heard(line)).collect();
+    let follower = noted(lines.iter().filter_map(|line| line.strip_prefix(SAW)));
     block_on(async {
         let log =
             open(&file, Durability::Full).await.map_err(|error| format!("it does not open: {error}"))?;
@@ -108,12 +127,18 @@ fn look_at(image: &Image, path: &Path, tally: &mut Tally) -> Verdict {
         tally.images += 1;
         tally.acknowledged += acknowledged.len();
         tally.losing += usize::from(found.check(&acknowledged).is_err());
+        tally.followed += follower.seen().len();
+        let is_misled = follower.last() > found.recorded.len() as u64;
+        tally.misleading += usize::from(is_misled);
         let indexed = "SELECT indexed, (SELECT max(position) FROM mainstay_event_terms) FROM mainstay_log";
         let row = log.store().read(async |tx| tx.query_one(indexed, &[]).await).await.unwrap();
         let (indexed, in_table): (u64, Option<u64>) = (row.get(0).unwrap(), row.get(1).unwrap());
         tally.merging += usize::from(in_table.unwrap_or(0) > indexed);
         found.check_index(&log).await?;
-        found.settle(&log, 0..TASKS).await?;
+        let settled = found.settle(&log, 0..TASKS).await?;
+        if !is_misled {
+            catch_up(&log, follower, &settled.recorded).await?;
+        }
         log.store().clone().close().await;
         Verdict::Ok(())
     })?;
@@ -132,13 +157,13 @@ fn kept(image: &Path) -> String {
 #[test]
 fn power_loss_loses_no_acknowledged_event() {
     let tally = lose_power(if is_long() { 5_000 } else { 40 }, false);
-    assert_eq!(tally.losing, 0, "{tally:?}");
-    assert!(tally.acknowledged > 0 && tally.merging > 0, "{tally:?}");
+    assert_eq!((tally.losing, tally.misleading), (0, 0), "{tally:?}");
+    assert!(tally.acknowledged > 0 && tally.followed > tally.acknowledged && tally.merging > 0, "{tally:?}");
 }
 
 /// The same work with commits that do not wait for the disk must be caught, or the test above shows nothing.
 #[test]
 fn power_loss_with_relaxed_durability_is_caught() {
     let tally = lose_power(if is_long() { 500 } else { 30 }, true);
-    assert!(tally.losing > tally.images / 20, "{tally:?}");
+    assert!(tally.losing > tally.images / 20 && tally.misleading > tally.images / 20, "{tally:?}");
 }

@@ -1,6 +1,6 @@
 //! What a follower of the log has seen: everything that it follows, in order, each once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use mainstay_core::query::Query;
 
@@ -15,14 +15,14 @@ use super::Recorded;
 /// #     position, id: position.to_string(), event: Event::new("T", ["x"]), operation: 1 };
 /// # let log = [event(1), event(2)];
 /// let mut follower = Follower::of_all();
-/// follower.saw(2);
+/// follower.saw(2, "2");
 /// assert_eq!(follower.check(&log), Err(vec![Violation::Missed { position: 1 }]));
 /// ```
 #[derive(Debug, Clone)]
 pub struct Follower {
     query: Option<Query>,
     after: u64,
-    seen: Vec<u64>,
+    seen: Vec<(u64, String)>,
 }
 
 /// What a correct subscription could not have shown.
@@ -55,6 +55,16 @@ pub enum Violation {
         /// Where it was said to be.
         position: u64,
     },
+    /// Another event was shown than the log has there: one that was never committed, or was lost and replaced.
+    #[error("event {seen} was seen at {position}, where the log has {found}")]
+    Another {
+        /// Where it was said to be.
+        position: u64,
+        /// The event that was shown.
+        seen: String,
+        /// The event that is there.
+        found: String,
+    },
     /// An event was shown that the subscriber does not follow.
     #[error("the event at {position} was seen, and is not one of those that are followed")]
     NotFollowed {
@@ -80,29 +90,38 @@ impl Follower {
         self
     }
 
-    /// Notes that the event at a position was shown.
-    pub fn saw(&mut self, position: u64) {
-        self.seen.push(position);
+    /// Notes that the event with this id was shown at a position.
+    pub fn saw(&mut self, position: u64, id: impl Into<String>) {
+        self.seen.push((position, id.into()));
     }
 
-    /// The positions noted so far.
-    pub fn seen(&self) -> &[u64] {
+    /// The positions and ids noted so far.
+    pub fn seen(&self) -> &[(u64, String)] {
         &self.seen
+    }
+
+    /// The position noted last; where it begins when nothing was.
+    pub fn last(&self) -> u64 {
+        self.seen.last().map_or(self.after, |(position, _)| *position)
     }
 
     /// Checks the notes against the log, or against a beginning of it if the follower has only got so far; returns
     /// how many events it saw.
     pub fn check(&self, log: &[Recorded]) -> Result<usize, Vec<Violation>> {
-        let all: HashSet<u64> = log.iter().map(|recorded| recorded.position).collect();
+        let all: HashMap<u64, &str> =
+            log.iter().map(|recorded| (recorded.position, recorded.id.as_str())).collect();
         let followed = log.iter().filter(|recorded| self.follows(recorded)).map(|recorded| recorded.position);
         let mut missed: HashSet<u64> = followed.collect();
         let mut seen = HashSet::new();
         let mut latest = 0;
         let mut violations = Vec::new();
-        for position in self.seen.iter().copied() {
-            if !all.contains(&position) {
+        for (position, id) in &self.seen {
+            let position = *position;
+            let Some(found) = all.get(&position).copied() else {
                 violations.push(Violation::NotInLog { position });
-            } else if !seen.insert(position) {
+                continue;
+            };
+            if !seen.insert(position) {
                 violations.push(Violation::Again { position });
             } else if !missed.remove(&position) {
                 violations.push(Violation::NotFollowed { position });
@@ -110,6 +129,10 @@ impl Follower {
                 violations.push(Violation::OutOfOrder { position, after: latest });
             } else {
                 latest = position;
+            }
+            if id != found {
+                let (seen, found) = (id.clone(), found.to_owned());
+                violations.push(Violation::Another { position, seen, found });
             }
         }
         let mut missed: Vec<u64> = missed.into_iter().collect();

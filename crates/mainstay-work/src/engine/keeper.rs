@@ -1,7 +1,7 @@
 //! Keeps the node's lease, takes back what others left, finds new pools, and tidies up.
 
+use super::Shared;
 use super::attendant::attend;
-use super::{EXTEND_EVERY, LEASE_MS, Shared};
 use crate::claim::{Held, unpack};
 use crate::directory::cancels_topic;
 use crate::enqueue::uuid;
@@ -56,7 +56,7 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
                 tracing::warn!(%error, "tidying up failed");
             }
         }
-        let until = Instant::now() + EXTEND_EVERY;
+        let until = Instant::now() + shared.extend_every();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             tokio::select! {
@@ -75,8 +75,7 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
     // What still runs keeps its lease until it has ended; the engine's tasks say when that is.
     while shared.ground.figures.running.get() > 0 && !shared.running().is_empty() {
         let lease = shared.lease.load(Ordering::Acquire);
-        let extend = async |tx: Tx, lease: i64| lease::extend(&tx, lease, LEASE_MS).await;
-        if !shared.ground.store.transact_with(lease, extend).await.unwrap_or(false) {
+        if !shared.extend(lease).await.unwrap_or(false) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -84,8 +83,8 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
 }
 
 async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>>) -> Result<(), Error> {
-    let extend = async |tx: Tx, lease: i64| {
-        let is_ours = lease::extend(&tx, lease, LEASE_MS).await?;
+    let extend = async |tx: Tx, (lease, for_ms): (i64, i64)| {
+        let is_ours = lease::extend(&tx, lease, for_ms).await?;
         let expired = lease::expired(&tx).await?;
         let mut pools: Vec<(i64, String)> = Vec::new();
         for row in tx.query(POOLS, &[]).await? {
@@ -95,7 +94,8 @@ async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>
         let ready = ready.iter().map(|row| row.get(0)).collect::<mainstay_store::Result<Vec<i64>>>()?;
         Ok((is_ours, expired, pools, ready))
     };
-    let (is_ours, expired, pools, ready) = shared.ground.store.transact_with(lease, extend).await?;
+    let (is_ours, expired, pools, ready) =
+        shared.ground.store.transact_with((lease, shared.ground.lease_ms), extend).await?;
     if !is_ours {
         return Err(Error::LeaseLost(lease));
     }
@@ -202,7 +202,7 @@ static ADD_TOTALS: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 
-async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<()> {
+pub(crate) async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<()> {
     tx.lock("mainstay.work.tidy").await?;
     let now_ms = ground.now_ms(tx).await?;
     let mut sums: BTreeMap<i64, [i64; 3]> = BTreeMap::new();

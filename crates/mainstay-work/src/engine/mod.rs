@@ -28,9 +28,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// How long a lease lasts. A node that is silent for longer has lost its work.
-pub(crate) const LEASE_MS: i64 = 15_000;
-/// How often a lease is extended: two of three may be missed.
-const EXTEND_EVERY: Duration = Duration::from_millis(LEASE_MS as u64 / 3);
+pub(crate) const LEASE: Duration = Duration::from_secs(15);
 /// How long to wait after something failed that is not about any item.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -76,8 +74,7 @@ impl Desk {
 impl Engine {
     pub(crate) async fn start(ground: Arc<Ground>) -> Result<Self> {
         let holder = format!("node-{:08x}", ground.random.next_u64() as u32);
-        let take = async |tx: Tx, holder: String| lease::take(&tx, &holder, LEASE_MS).await;
-        let lease = ground.store.transact_with(holder.clone(), take).await?;
+        let lease = take_lease(&ground, &holder).await?;
         let shared = Arc::new(Shared {
             ground,
             holder,
@@ -135,7 +132,23 @@ impl Drop for Engine {
     }
 }
 
+async fn take_lease(ground: &Ground, holder: &str) -> mainstay_store::Result<i64> {
+    let take = async |tx: Tx, (holder, for_ms): (String, i64)| lease::take(&tx, &holder, for_ms).await;
+    ground.store.transact_with((holder.to_owned(), ground.lease_ms), take).await
+}
+
 impl Shared {
+    /// How often a lease is extended: two of three may be missed.
+    fn extend_every(&self) -> Duration {
+        Duration::from_millis(self.ground.lease_ms.unsigned_abs() / 3)
+    }
+
+    /// Makes a lease last; false when it is over.
+    async fn extend(&self, lease: i64) -> mainstay_store::Result<bool> {
+        let extend = async |tx: Tx, (lease, for_ms): (i64, i64)| lease::extend(&tx, lease, for_ms).await;
+        self.ground.store.transact_with((lease, self.ground.lease_ms), extend).await
+    }
+
     fn running(&self) -> MutexGuard<'_, HashMap<Uuid, Cancel>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -168,8 +181,7 @@ impl Shared {
         tracing::warn!(lease = lost, "the lease is over; what ran under it is dropped");
         self.running().drain().for_each(|(_, cancel)| cancel.ask());
         while !self.is_stopping() {
-            let take = async |tx: Tx, holder: String| lease::take(&tx, &holder, LEASE_MS).await;
-            match self.ground.store.transact_with(self.holder.clone(), take).await {
+            match take_lease(&self.ground, &self.holder).await {
                 Ok(lease) => return self.lease.store(lease, Ordering::Release),
                 Err(error) => {
                     tracing::warn!(%error, "no lease could be taken");
@@ -188,4 +200,12 @@ impl Shared {
             self.pause(PAUSE).await;
         }
     }
+}
+
+/// What a simulation drives by itself.
+#[cfg(test)]
+pub(crate) mod parts {
+    pub(crate) use super::keeper::{reap_in, tidy};
+    pub(crate) use super::timekeeper::make_ready;
+    pub(crate) use crate::settle::{Blame, adjust, blame};
 }

@@ -127,7 +127,7 @@ impl Settler {
             progress: Arc::default(),
         });
         let run = async |tx: Tx, (ground, settlement, is_unknown): (Arc<Ground>, Arc<Settlement>, bool)| {
-            if is_unknown && is_settled(&tx, &settlement).await? {
+            if is_unknown && is_settled(&ground, &tx, &settlement).await? {
                 return Ok(());
             }
             settle(&ground, &tx, &settlement).await
@@ -170,10 +170,10 @@ impl Settler {
 }
 
 /// Whether a commit of unknown outcome has happened.
-async fn is_settled(tx: &Tx, settlement: &Settlement) -> mainstay_store::Result<bool> {
+async fn is_settled(ground: &Ground, tx: &Tx, settlement: &Settlement) -> mainstay_store::Result<bool> {
     const DONE: &str = "SELECT marks.done FROM mainstay_batches AS batch \
          LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number WHERE batch.number = $1";
-    crate::lease::fence(tx, settlement.lease.unwrap_or_default()).await?;
+    crate::lease::fence(ground, tx, settlement.lease.unwrap_or_default()).await?;
     let Some((batch, ending)) = settlement.endings.first() else { return Ok(true) };
     let Some(row) = tx.query_optional(DONE, params![*batch]).await? else { return Ok(true) };
     let done: Option<Vec<u8>> = row.get(0)?;

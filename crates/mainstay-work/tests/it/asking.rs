@@ -102,6 +102,25 @@ fn work_is_enqueued_with_its_authors_writes_or_not_at_all() {
 }
 
 #[test]
+fn a_lane_of_a_transaction_that_was_undone_is_made_again() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let undone = store.transact_with(work.clone(), async |tx, work| {
+            work.enqueue_in(&tx, [item("note", "a"), item("note", "b")])?;
+            // Refused at the very end, when the lane has been made and found again.
+            work.enqueue_in(&tx, [item("nobody", "c")])?;
+            Ok(())
+        });
+        assert_eq!(Error::from(undone.await.unwrap_err()).code(), "UNKNOWN_FUNCTION");
+        let id = work.enqueue(item("note", "d")).await.unwrap().work_id;
+        let engine = work.start().await.unwrap();
+        assert_eq!(ended(&work, &id).await.native, Native::Success);
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
+#[test]
 fn a_dedupe_key_enqueues_once_in_its_window() {
     for_each_store(async |place| {
         let (store, diary) = (open(&place).await, Diary::default());

@@ -103,16 +103,7 @@ pub(crate) fn item(function: &str, args: &str) -> NewWork {
     NewWork::new("shop", function, args).unwrap()
 }
 
-/// Waits until an item has ended, which is told by nobody: asks again and again, but never for long.
+/// What came of an item, once it has ended.
 pub(crate) async fn ended(work: &Work, id: &str) -> mainstay_work::Status {
-    let ending = async {
-        loop {
-            let status = work.status(id).await.unwrap().expect("it is known");
-            if status.ended_at.is_some() {
-                return status;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), ending).await.expect("it ends")
+    work.wait_for(id, Duration::from_secs(20)).await.unwrap()
 }

@@ -45,8 +45,10 @@ fn what_is_never_answered_is_unknown_and_has_no_end() {
 fn seen(mut follower: Follower, positions: &[u64]) -> Result<usize, Vec<Violation>> {
     let tags = [["x"], ["y"], ["x"], ["y"], ["x"]];
     let log: Vec<_> = (1..).zip(tags).map(|(position, tags)| recorded(position, 1, event(&tags))).collect();
-    positions.iter().for_each(|position| follower.saw(*position));
-    assert_eq!(follower.seen(), positions);
+    let id_of = |position: u64| log.get(position as usize - 1).map_or("none", |event| event.id.as_str());
+    positions.iter().for_each(|position| follower.saw(*position, id_of(*position)));
+    assert!(follower.seen().iter().map(|(position, _)| position).eq(positions));
+    assert_eq!(follower.last(), *positions.last().unwrap());
     follower.check(&log)
 }
 
@@ -59,6 +61,16 @@ fn a_follower_sees_everything_once_and_in_order() {
     assert_eq!(all(&[1, 2, 2, 3, 4, 5]), Err(vec![Violation::Again { position: 2 }]));
     assert_eq!(all(&[1, 3, 2, 4, 5]), Err(vec![Violation::OutOfOrder { position: 2, after: 3 }]));
     assert_eq!(all(&[1, 2, 3, 4, 5, 6]), Err(vec![Violation::NotInLog { position: 6 }]));
+}
+
+#[test]
+fn a_follower_sees_the_events_that_are_in_the_log_and_no_others() {
+    let log = [recorded(1, 1, event(&["x"])), recorded(2, 1, event(&["x"]))];
+    let mut follower = Follower::of_all();
+    follower.saw(1, log[0].id.as_str());
+    follower.saw(2, "undone");
+    let (seen, found) = ("undone".to_owned(), log[1].id.clone());
+    assert_eq!(follower.check(&log), Err(vec![Violation::Another { position: 2, seen, found }]));
 }
 
 #[test]
