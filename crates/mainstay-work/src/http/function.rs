@@ -164,6 +164,11 @@ impl HttpFunction {
         Ok(Self { config: Arc::new(config), uri, client })
     }
 
+    /// The time for all of a call.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_millis(self.config.timeout_ms)
+    }
+
     /// Calls the function, and returns its value or why there is none.
     pub async fn call(&self, request: &Request<'_>) -> Result<Box<RawValue>, Failure> {
         let message = self.message(request)?;

@@ -4,9 +4,10 @@
 //! through, follows no redirects, waits no longer than its timeout for all of it, and reads no more than its limit.
 //! Whatever happens becomes a value or a [`Failure`] that the retry policy understands.
 //!
-//! `function` makes a call; `signature` is how the receiver knows who called; `client` keeps the connections; `connect`
+//! `action` lets a node have such functions; `function` makes a call; `signature` is how the receiver knows who called; `client` keeps the connections; `connect`
 //! opens one; `reply` makes sense of what comes back.
 
+mod action;
 mod client;
 mod connect;
 mod function;
