@@ -6,6 +6,7 @@
 //! - `bench`: the load generator and what `mainstay bench` does with it
 //! - `demo`: what `mainstay demo` does and tells
 //! - `reach`, `remote`: the store, or the server that holds it
+//! - `workshop`: the work of a store, as the configuration has it
 //! - `reference`: the pages under docs/ that are generated
 //! - `output`, `error`: what a person or a program gets to see
 
@@ -19,6 +20,7 @@ mod reach;
 mod reference;
 mod remote;
 mod verbs;
+mod workshop;
 
 pub use error::{CODES, Error, Result};
 

@@ -3,7 +3,8 @@
 use super::place::Place;
 use super::setting::Setting;
 use super::suggest::nearest;
-use super::{SECTIONS, settings};
+use super::table::{Collection, Field};
+use super::{COLLECTIONS, SECTIONS, settings};
 use mainstay::core::codes::ErrorCode;
 
 /// A mistake in the configuration.
@@ -79,9 +80,74 @@ pub enum Error {
         /// Where.
         place: Place,
         /// The section.
-        section: &'static str,
+        section: String,
         /// What stands there.
         found: String,
+    },
+    /// A name that a table cannot have.
+    #[error(
+        "{place}: {name:?} is no name: it must be 1 to {} letters, digits or . _ - : /",
+        mainstay::work::MAX_NAME_BYTES
+    )]
+    BadName {
+        /// Where.
+        place: Place,
+        /// The name.
+        name: String,
+    },
+    /// A key of a table that nobody reads.
+    #[error("{place}: unknown key `{key}` in [{table}]")]
+    UnknownField {
+        /// Where.
+        place: Place,
+        /// The table.
+        table: String,
+        /// The key.
+        key: String,
+        /// The keys it has.
+        fields: &'static [Field],
+    },
+    /// A table lacks what it cannot do without.
+    #[error("{place}: [{table}] lacks `{}`, which must be {}", field.key, field.kind)]
+    MissingField {
+        /// Where.
+        place: Place,
+        /// The table.
+        table: String,
+        /// What is missing.
+        field: &'static Field,
+    },
+    /// A value that a field does not take.
+    #[error("{place}: {name} must be {}, not {found}", field.kind)]
+    InvalidField {
+        /// Where.
+        place: Place,
+        /// The field, with its table.
+        name: String,
+        /// The field.
+        field: &'static Field,
+        /// What stands there.
+        found: String,
+    },
+    /// A table that cannot be used as it is.
+    #[error("{place}: {name}: {reason}")]
+    Refused {
+        /// Where.
+        place: Place,
+        /// The table.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A range of addresses that cannot be understood.
+    #[error("{place}: {}: {source}", setting.name())]
+    Range {
+        /// Where.
+        place: Place,
+        /// The setting.
+        setting: &'static Setting,
+        /// What is wrong with it.
+        source: mainstay::work::egress::RangeError,
     },
     /// A store URL that cannot be understood.
     #[error("{place}: {source}")]
@@ -101,10 +167,17 @@ impl Error {
             Self::Unreadable { .. } => &UNREADABLE,
             Self::Syntax { .. } => &SYNTAX_INVALID,
             Self::UnknownSection { .. } => &UNKNOWN_SECTION,
-            Self::UnknownKey { .. } | Self::OutsideSections { .. } | Self::UnknownVariable { .. } => {
-                &UNKNOWN_KEY
-            }
-            Self::InvalidValue { .. } | Self::NotASection { .. } => &INVALID_VALUE,
+            Self::UnknownKey { .. }
+            | Self::UnknownField { .. }
+            | Self::OutsideSections { .. }
+            | Self::UnknownVariable { .. } => &UNKNOWN_KEY,
+            Self::MissingField { .. } => &MISSING_KEY,
+            Self::InvalidValue { .. }
+            | Self::InvalidField { .. }
+            | Self::BadName { .. }
+            | Self::Refused { .. }
+            | Self::Range { .. }
+            | Self::NotASection { .. } => &INVALID_VALUE,
             Self::StoreUrl { source, .. } => source.entry(),
         }
     }
@@ -113,10 +186,24 @@ impl Error {
     pub fn hint(&self) -> String {
         match self {
             Self::UnknownSection { section, .. } => {
-                let known: Vec<_> = SECTIONS.iter().map(|section| format!("[{}]", section.name)).collect();
-                let meant = nearest(section, SECTIONS.iter().map(|section| section.name));
+                let named = |collection: &&Collection| format!("{}.NAME", collection.name);
+                let known = SECTIONS.iter().map(|section| section.name.to_owned());
+                let known: Vec<_> =
+                    known.chain(COLLECTIONS.iter().map(named)).map(|name| format!("[{name}]")).collect();
+                let names = SECTIONS.iter().map(|section| section.name);
+                let meant =
+                    nearest(section, names.chain(COLLECTIONS.iter().map(|collection| collection.name)));
                 suggestion(meant.map(|name| format!("[{name}]")), "Known", &known)
             }
+            Self::UnknownField { key, fields, .. } => {
+                let keys: Vec<_> = fields.iter().map(|field| format!("`{}`", field.key)).collect();
+                suggestion(nearest(&format!("`{key}`"), keys.iter().cloned()), "It has", &keys)
+            }
+            Self::MissingField { field, .. } => format!("Write `{} = …`. {}", field.key, field.doc),
+            Self::InvalidField { field: Field { default: Some(default), .. }, .. } => {
+                format!("Leave it out to get the default: {default}.")
+            }
+            Self::InvalidField { field, .. } => field.doc.to_owned(),
             Self::UnknownKey { section, key, .. } => {
                 let keys: Vec<_> = settings().filter(|known| known.section == *section).map(quoted).collect();
                 suggestion(nearest(&format!("`{key}`"), keys.iter().cloned()), "It has", &keys)
@@ -132,6 +219,7 @@ impl Error {
             Self::InvalidValue { setting, .. } => {
                 format!("Leave it out to get the default, {}.", setting.default)
             }
+            Self::BadName { .. } => "Choose another name: it is how work refers to it.".to_owned(),
             Self::NotASection { section, .. } => format!("Write [{section}] on a line of its own."),
             other => other.entry().remedy.to_owned(),
         }
@@ -147,6 +235,12 @@ impl Error {
             | Self::OutsideSections { place, .. }
             | Self::InvalidValue { place, .. }
             | Self::NotASection { place, .. }
+            | Self::BadName { place, .. }
+            | Self::UnknownField { place, .. }
+            | Self::MissingField { place, .. }
+            | Self::InvalidField { place, .. }
+            | Self::Refused { place, .. }
+            | Self::Range { place, .. }
             | Self::StoreUrl { place, .. } => Some(place),
         }
     }
@@ -180,6 +274,9 @@ mainstay::core::codes! {
     UNKNOWN_KEY "CONFIG_UNKNOWN_KEY" 500 false
         "The configuration file or the environment sets something that this version does not know."
         "Correct the name or remove it; docs/reference/configuration.md lists every key and variable.";
+    MISSING_KEY "CONFIG_MISSING_KEY" 500 false
+        "A table of the configuration lacks a key that it cannot do without."
+        "Add the key that the message names; docs/reference/configuration.md shows an example of each table.";
     INVALID_VALUE "CONFIG_INVALID_VALUE" 500 false
         "A setting has a value of the wrong kind or outside of its range."
         "Write a value that the message allows, or leave the setting out to get its default.";

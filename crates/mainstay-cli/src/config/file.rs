@@ -1,7 +1,8 @@
 //! Reads `mainstay.toml`.
 
 use super::setting::{Section, Setting, Value};
-use super::{Draft, Error, Place, SECTIONS};
+use super::table::{Collection, Reader};
+use super::{COLLECTIONS, Draft, Error, Place, SECTIONS};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -68,12 +69,20 @@ impl Reading<'_> {
     fn root(&self, root: &DeTable<'_>, draft: &mut Draft) {
         for (name, value) in root {
             let (place, key) = (self.place(name.span().start), name.get_ref().to_string());
+            if let Some(collection) = COLLECTIONS.iter().find(|collection| collection.name == key) {
+                self.collection(collection, place, value.get_ref(), draft);
+                continue;
+            }
             let section = SECTIONS.iter().find(|section| section.name == key);
             match (section, value.get_ref()) {
                 (Some(section), DeValue::Table(table)) => self.section(section, table, draft),
                 (Some(section), other) => {
                     let found = describe(other);
-                    draft.problems.push(Error::NotASection { place, section: section.name, found });
+                    draft.problems.push(Error::NotASection {
+                        place,
+                        section: section.name.to_owned(),
+                        found,
+                    });
                 }
                 (None, DeValue::Table(_) | DeValue::Array(_)) => {
                     draft.problems.push(Error::UnknownSection { place, section: key });
@@ -81,6 +90,22 @@ impl Reading<'_> {
                 (None, _) => draft.problems.push(Error::OutsideSections { place, key }),
             }
         }
+    }
+
+    fn collection(
+        &self,
+        collection: &'static Collection,
+        place: Place,
+        value: &DeValue<'_>,
+        draft: &mut Draft,
+    ) {
+        let DeValue::Table(tables) = value else {
+            let (section, found) = (collection.name.to_owned(), describe(value));
+            return draft.problems.push(Error::NotASection { place, section, found });
+        };
+        let place = |offset: usize| self.place(offset);
+        let mut reader = Reader { place: &place, problems: &mut draft.problems };
+        draft.tables.extend(reader.collection(collection, tables, &describe));
     }
 
     fn section(&self, section: &'static Section, table: &DeTable<'_>, draft: &mut Draft) {
@@ -111,6 +136,10 @@ fn simple(value: &DeValue<'_>) -> Option<Value> {
             i64::from_str_radix(number.as_str(), number.radix()).ok().map(Value::Integer)
         }
         DeValue::Boolean(flag) => Some(Value::Boolean(*flag)),
+        DeValue::Array(values) => {
+            let text = |value: &Spanned<DeValue<'_>>| value.get_ref().as_str().map(str::to_owned);
+            values.iter().map(text).collect::<Option<_>>().map(Value::List)
+        }
         _ => None,
     }
 }

@@ -1,32 +1,46 @@
 //! The configuration: `mainstay.toml`, overridden by the environment, overridden by flags.
 //!
 //! - `setting`: what a setting is
-//! - `server`, `store`: the settings of `[server]` and `[store]`; each further section is a file like them and a
-//!   line in [`SECTIONS`]
+//! - `server`, `store`, `egress`: the settings of `[server]`, `[store]` and `[egress]`; each further section is a file
+//!   like them and a line in [`SECTIONS`]
+//! - `table`: what a named table is
+//! - `pools`, `functions`, `crons`: the tables `[pools.NAME]`, `[functions.NAME]` and `[crons.NAME]`; each further kind is
+//!   a file like them and a line in [`COLLECTIONS`]
 //! - `file`, `environment`: the places that values come from
 //! - `place`: where a value was said
 //! - `error`: what can be wrong, and its codes
 //! - `suggest`: what somebody may have meant
 
+pub mod crons;
+pub mod egress;
 mod environment;
 mod error;
 mod file;
+pub mod functions;
 mod place;
+pub mod pools;
 pub mod server;
 mod setting;
 pub mod store;
 mod suggest;
+pub mod table;
 
 pub use error::{CODES, Error};
 pub use place::Place;
 pub use setting::{Kind, Section, Setting, Value};
+pub use table::{Collection, Table};
 
+use functions::Function;
+use mainstay::work::{Cron, Pool};
 use setting::Fault;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Every section this version knows.
-pub static SECTIONS: &[&Section] = &[&server::SECTION, &store::SECTION];
+pub static SECTIONS: &[&Section] = &[&server::SECTION, &store::SECTION, &egress::SECTION];
+
+/// Every kind of named table this version knows.
+pub static COLLECTIONS: &[&Collection] = &[&pools::COLLECTION, &functions::COLLECTION, &crons::COLLECTION];
 
 /// Every setting this version knows.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
@@ -49,6 +63,10 @@ pub struct Sources {
 pub struct Config {
     file: Option<PathBuf>,
     entries: Vec<Entry>,
+    tables: Vec<Table>,
+    pools: Vec<Pool>,
+    functions: Vec<Function>,
+    crons: Vec<Cron>,
 }
 
 /// A setting, its value and who said so.
@@ -111,6 +129,42 @@ impl Config {
         }
     }
 
+    /// The value of a setting that is a list.
+    pub fn list(&self, setting: &Setting) -> &[String] {
+        match &self.entry(setting).value {
+            Value::List(texts) => texts,
+            other => unreachable!("{} is checked to be a list, not {other}", setting.name()),
+        }
+    }
+
+    /// Every named table, as it was written.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// The pools that are to be there.
+    pub fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
+    /// The functions that are HTTP endpoints.
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// The crons that are to be there.
+    pub fn crons(&self) -> &[Cron] {
+        &self.crons
+    }
+
+    /// What is wrong with a table, for a reason that only shows when it is put to use.
+    pub fn refusal(&self, collection: &Collection, name: &str, reason: impl ToString) -> Error {
+        let table =
+            self.tables.iter().find(|table| table.collection.name == collection.name && table.name == name);
+        let place = table.map_or(Place::Flag("--config"), |table| table.place.clone());
+        Error::Refused { place, name: format!("{}.{name}", collection.name), reason: reason.to_string() }
+    }
+
     /// The value of a setting that is true or false.
     pub fn flag(&self, setting: &Setting) -> bool {
         match self.entry(setting).value {
@@ -124,6 +178,7 @@ impl Config {
 #[derive(Default)]
 struct Draft {
     said: Vec<Entry>,
+    tables: Vec<Table>,
     problems: Vec<Error>,
 }
 
@@ -140,20 +195,56 @@ impl Draft {
         match (checked, value) {
             (Ok(()), Some(value)) => self.said.push(Entry { setting, value, place: Some(place) }),
             (Err(Fault::Url(source)), _) => self.problems.push(Error::StoreUrl { place, source }),
+            (Err(Fault::Range(source)), _) => self.problems.push(Error::Range { place, setting, source }),
             _ => self.problems.push(Error::InvalidValue { place, setting, found: found() }),
         }
     }
 
     fn finish(mut self, file: Option<PathBuf>) -> Result<Config, Vec<Error>> {
-        if !self.problems.is_empty() {
-            self.problems.sort_by(|one, other| one.place().cmp(&other.place()));
-            return Err(self.problems);
-        }
+        self.tables.sort_by(|one, other| one.place.cmp(&other.place));
+        let (pools, functions, crons) = if self.problems.is_empty() {
+            (
+                self.read(&pools::COLLECTION, pools::read),
+                self.read(&functions::COLLECTION, functions::read),
+                self.read(&crons::COLLECTION, crons::read),
+            )
+        } else {
+            Default::default()
+        };
         let entry = |setting: &'static Setting| {
             let said = self.said.iter().rev().find(|entry| std::ptr::eq(entry.setting, setting));
             said.cloned().unwrap_or_else(|| Entry { setting, value: setting.default.clone(), place: None })
         };
-        Ok(Config { file, entries: settings().map(entry).collect() })
+        let entries = settings().map(entry).collect();
+        let config = Config { file, entries, tables: self.tables, pools, functions, crons };
+        if self.problems.is_empty() && !config.functions.is_empty() {
+            let client = functions::client(egress::rules(&config));
+            let refused = config.functions.iter().filter_map(|function| function.check(&client).err());
+            self.problems.extend(refused);
+        }
+        if !self.problems.is_empty() {
+            self.problems.sort_by(|one, other| one.place().cmp(&other.place()));
+            return Err(self.problems);
+        }
+        Ok(config)
+    }
+
+    /// What the tables of a kind describe.
+    fn read<T>(&mut self, collection: &Collection, read: impl Fn(&Table) -> Result<T, String>) -> Vec<T> {
+        let mut made = Vec::new();
+        for table in self.tables.iter().filter(|table| table.collection.name == collection.name) {
+            match read(table) {
+                Ok(one) => made.push(one),
+                Err(reason) => {
+                    // A reason begins with the field that it is about.
+                    let field = reason.split_once(": ").and_then(|(key, _)| table.given.entry(key));
+                    let place = field.map_or(&table.place, |entry| &entry.place).clone();
+                    let name = table.full_name();
+                    self.problems.push(Error::Refused { place, name, reason });
+                }
+            }
+        }
+        made
     }
 }
 

@@ -91,7 +91,8 @@ static SHUTDOWN_GRACE_MS: Setting = setting(
     "shutdownGraceMs",
     Integer { least: 0, most: Some(3_600_000) },
     Value::Integer(defaults::SHUTDOWN_GRACE_MS as i64),
-    "How long requests that are under way may take to finish once the server was told to stop.",
+    "How long requests and work that are under way may take to finish once the server was told to stop. What still runs \
+     then is given back, and carried out again.",
 );
 static MAX_BODY_BYTES: Setting = setting(
     "maxBodyBytes",
@@ -126,6 +127,11 @@ pub fn options(config: &Config) -> Result<Options, Error> {
         (_, "") => Err(missing(&TLS_KEY)),
         (certificate, key) => Ok(options.tls(certificate, key)),
     }
+}
+
+/// How long what is under way may take to finish.
+pub fn grace(config: &Config) -> Duration {
+    Duration::from_millis(config.number(&SHUTDOWN_GRACE_MS))
 }
 
 /// Where a server with this configuration is found from this machine.

@@ -1,6 +1,7 @@
 //! What a setting is: where it stands, which values it takes, and what it is for.
 
 use mainstay::store::Location;
+use mainstay::work::egress::Egress;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
@@ -61,6 +62,8 @@ pub enum Kind {
     Address,
     /// The path of a file; empty for none.
     File,
+    /// Ranges of addresses.
+    Ranges,
     /// True or false.
     Boolean,
     /// A whole number; without `most` it has no upper end.
@@ -79,6 +82,8 @@ pub enum Fault {
     NotAllowed,
     /// It is a store URL that cannot be understood.
     Url(mainstay::store::Error),
+    /// One of the ranges is none.
+    Range(mainstay::work::egress::RangeError),
 }
 
 impl Kind {
@@ -88,6 +93,7 @@ impl Kind {
             (Self::StoreUrl, Value::Text(url)) => Location::parse(url).map(drop).map_err(Fault::Url),
             (Self::Address, Value::Text(address)) if address.parse::<SocketAddr>().is_ok() => Ok(()),
             (Self::File, Value::Text(path)) if !path.contains('\0') => Ok(()),
+            (Self::Ranges, Value::List(ranges)) => Egress::new(ranges).map(drop).map_err(Fault::Range),
             (Self::Boolean, Value::Boolean(_)) => Ok(()),
             (Self::Integer { least, most }, Value::Integer(number))
                 if *number >= least && most.is_none_or(|most| *number <= most) =>
@@ -102,6 +108,10 @@ impl Kind {
     pub fn read(self, text: &str) -> Option<Value> {
         match self {
             Self::StoreUrl | Self::Address | Self::File => Some(Value::Text(text.to_owned().into())),
+            Self::Ranges => {
+                let ranges = text.split(',').map(str::trim).filter(|range| !range.is_empty());
+                Some(Value::List(ranges.map(str::to_owned).collect()))
+            }
             Self::Boolean => text.parse().ok().map(Value::Boolean),
             Self::Integer { .. } => text.replace('_', "").parse().ok().map(Value::Integer),
         }
@@ -115,6 +125,7 @@ impl fmt::Display for Kind {
             Self::StoreUrl => out.write_str("a store URL"),
             Self::Address => out.write_str("an address and a port, as in 127.0.0.1:7420"),
             Self::File => out.write_str("the path of a file"),
+            Self::Ranges => out.write_str("a list of ranges of addresses, as in [\"10.0.0.0/8\"]"),
             Self::Boolean => out.write_str("true or false"),
             Self::Integer { least, most: Some(most) } => write!(out, "a whole number from {least} to {most}"),
             Self::Integer { least, most: None } => write!(out, "a whole number of at least {least}"),
@@ -131,6 +142,8 @@ pub enum Value {
     Integer(i64),
     /// True or false.
     Boolean(bool),
+    /// Several texts.
+    List(Vec<String>),
 }
 
 impl Value {
@@ -152,6 +165,7 @@ impl Value {
             Self::Text(text) => text.as_ref().into(),
             Self::Integer(number) => (*number).into(),
             Self::Boolean(flag) => (*flag).into(),
+            Self::List(texts) => texts.clone().into(),
         }
     }
 }
@@ -163,6 +177,10 @@ impl fmt::Display for Value {
             Self::Text(text) => toml::Value::String(text.clone().into_owned()).fmt(out),
             Self::Integer(number) => number.fmt(out),
             Self::Boolean(flag) => flag.fmt(out),
+            Self::List(texts) => {
+                toml::Value::Array(texts.iter().map(|text| toml::Value::String(text.clone())).collect())
+                    .fmt(out)
+            }
         }
     }
 }

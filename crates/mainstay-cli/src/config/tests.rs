@@ -83,14 +83,14 @@ fn the_environment_overrides_the_file() {
 #[test]
 fn names_that_nobody_reads_are_told_with_what_was_meant() {
     insta::assert_snapshot!(
-        refused("url = \"x\"\n[pools]\nlisten = \"x\"\n[sotre]\n[store]\nbussyTimeoutMs = 1\n  lsiten = 2\n"),
+        refused("url = \"x\"\n[plools]\nlisten = \"x\"\n[sotre]\n[store]\nbussyTimeoutMs = 1\n  lsiten = 2\n"),
         @"
         [CONFIG_UNKNOWN_KEY] mainstay.toml:1:1: `url` stands outside of every section
           Put it below a line that says [store].
-        [CONFIG_UNKNOWN_SECTION] mainstay.toml:2:2: section [pools] is not known to this version
-          Known: [server], [store].
+        [CONFIG_UNKNOWN_SECTION] mainstay.toml:2:2: section [plools] is not known to this version
+          Did you mean [pools]? Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:4:2: section [sotre] is not known to this version
-          Did you mean [store]? Known: [server], [store].
+          Did you mean [store]? Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME].
         [CONFIG_UNKNOWN_KEY] mainstay.toml:6:1: unknown key `bussyTimeoutMs` in [store]
           Did you mean `busyTimeoutMs`? It has: `url`, `busyTimeoutMs`, `transactionTimeoutMs`, `readTimeoutMs`, `queueLimit`, `readers`, `connections`, `walLimitBytes`, `migrate`.
         [CONFIG_UNKNOWN_KEY] mainstay.toml:7:3: unknown key `lsiten` in [store]
@@ -164,4 +164,179 @@ fn a_password_is_never_shown() {
     let url = config.entry(&store::URL);
     assert_eq!(url.value.shown(url.setting.kind).to_string(), "\"postgres://ada:***@h/d\"");
     assert_eq!(config.text(&store::URL), "postgres://ada:s3cret@h/d");
+}
+
+const SHOP: &str = r#"
+[egress]
+allow = ["127.0.0.0/8", "10.20.0.0/16"]
+[pools.emailPool]
+maxParallelism = 7
+retry = { maxAttempts = 3, initialBackoffMs = 100, base = 2 }
+logLevel = "INFO"
+ratePerSecond = 50
+[pools.plain]
+[functions.sendEmail]
+url = "http://127.0.0.1:9000/send?token=t0k"
+timeoutMs = 500
+secret = ["env:MAINSTAY_TEST_NEW", "0ld"]
+circuit = "sendgrid"
+[crons.nightly]
+schedule = { cron = "30 2 * * *", timeZone = "Europe/Berlin" }
+pool = "emailPool"
+function = "sendEmail"
+args = { to = ["ada", "grace"], at = 2027-01-15, share = 0.5, urgent = true }
+key = "nightly"
+missed = "catchUp"
+[crons.often]
+schedule.everyMs = 1000
+pool = "plain"
+function = "sendEmail"
+"#;
+
+#[test]
+fn tables_become_pools_functions_and_crons() {
+    let config = load(SHOP, &[]).unwrap();
+    let json = |value: &dyn erased::Json| value.json();
+    let pools: Vec<_> = config.pools().iter().map(|pool| (pool.name(), json(pool))).collect();
+    insta::assert_snapshot!(pools[0].1, @r#"{"logLevel":"INFO","maxParallelism":7,"ratePerSecond":50,"retry":{"base":2.0,"initialBackoffMs":100,"maxAttempts":3,"maxBackoffMs":30000}}"#);
+    assert_eq!((pools[0].0, pools[1].0), ("emailPool", "plain"));
+    assert_eq!(json(&config.pools()[1]), json(&Pool::new("plain")));
+    assert_eq!(config.functions()[0].name, "sendEmail");
+    insta::assert_snapshot!(json(&config.crons()[0]), @r#"{"args":{"at":"2027-01-15","share":0.5,"to":["ada","grace"],"urgent":true},"function":"sendEmail","key":"nightly","missed":"catchUp","pool":"emailPool","schedule":{"cron":"30 2 * * *","timeZone":"Europe/Berlin"}}"#);
+    assert_eq!(json(&config.crons()[1])["schedule"]["everyMs"], 1000);
+    assert_eq!(json(&config.crons()[1])["args"], serde_json::Value::Null);
+    assert!(egress::rules(&config).check("10.20.1.1".parse().unwrap()).is_ok());
+    assert!(egress::rules(&config).check("10.21.1.1".parse().unwrap()).is_err());
+    let overridden = load(SHOP, &[("MAINSTAY__EGRESS__ALLOW", "192.168.0.0/16, ::1")]).unwrap();
+    assert_eq!(overridden.list(&egress::ALLOW), ["192.168.0.0/16", "::1"]);
+}
+
+/// Anything as JSON.
+mod erased {
+    pub(super) trait Json {
+        fn json(&self) -> serde_json::Value;
+    }
+
+    impl<T: serde::Serialize> Json for T {
+        fn json(&self) -> serde_json::Value {
+            serde_json::to_value(self).unwrap()
+        }
+    }
+}
+
+#[test]
+fn what_a_table_cannot_say_is_told_with_its_place() {
+    insta::assert_snapshot!(
+        refused(
+            "[pools.a]\nmaxParallelism = 0\nmaxParalelism = 1\nretry = { maxAttempts = 0, bases = 2 }\nlogLevel = \"LOUD\"\n\
+             [pools.\"b c\"]\n[pools]\nd = 5\n[functions.f]\nsecret = [\"a\", \"b\", \"c\"]\n[functions.g]\nurl = 5\n\
+             timeoutMs = \"1s\"\n[crons.h]\nschedule = \"daily\"\n[egress]\nallow = [\"10.1.0.0/8\"]\n"
+        ),
+        @r#"
+            [CONFIG_INVALID_VALUE] mainstay.toml:2:18: pools.a.maxParallelism must be a whole number from 1 to 10000, not 0
+              Leave it out to get the default: 10.
+            [CONFIG_UNKNOWN_KEY] mainstay.toml:3:1: unknown key `maxParalelism` in [pools.a]
+              Did you mean `maxParallelism`? It has: `maxParallelism`, `retry`, `logLevel`, `ratePerSecond`.
+            [CONFIG_INVALID_VALUE] mainstay.toml:4:25: pools.a.retry.maxAttempts must be a whole number from 1 to 4294967295, not 0
+              Leave it out to get the default: 5.
+            [CONFIG_UNKNOWN_KEY] mainstay.toml:4:28: unknown key `bases` in [pools.a.retry]
+              Did you mean `base`? It has: `maxAttempts`, `initialBackoffMs`, `base`, `maxBackoffMs`.
+            [CONFIG_INVALID_VALUE] mainstay.toml:5:12: pools.a.logLevel must be "TRACE" or "DEBUG" or "INFO" or "WARN" or "ERROR", not the text "LOUD"
+              Leave it out to get the default: "WARN".
+            [CONFIG_INVALID_VALUE] mainstay.toml:6:8: "pools.b c" is no name: it must be 1 to 128 letters, digits or . _ - : /
+              Choose another name: it is how work refers to it.
+            [CONFIG_INVALID_VALUE] mainstay.toml:8:1: [pools.d] must be a section, not 5
+              Write [pools.d] on a line of its own.
+            [CONFIG_MISSING_KEY] mainstay.toml:9:12: [functions.f] lacks `url`, which must be the URL of an endpoint
+              Write `url = …`. Where it is: `http://` or `https://`. Only public addresses are reached, and those that `[egress]` allows.
+            [CONFIG_INVALID_VALUE] mainstay.toml:10:10: functions.f.secret must be a text such as "env:NAME", or a list of two, not a list
+              Leave it out to get the default: not signed.
+            [CONFIG_INVALID_VALUE] mainstay.toml:12:7: functions.g.url must be the URL of an endpoint, not 5
+              Where it is: `http://` or `https://`. Only public addresses are reached, and those that `[egress]` allows.
+            [CONFIG_INVALID_VALUE] mainstay.toml:13:13: functions.g.timeoutMs must be a whole number from 1 to 86400000, not the text "1s"
+              Leave it out to get the default: 10000.
+            [CONFIG_MISSING_KEY] mainstay.toml:14:8: [crons.h] lacks `pool`, which must be the name of a pool
+              Write `pool = …`. Into which pool.
+            [CONFIG_MISSING_KEY] mainstay.toml:14:8: [crons.h] lacks `function`, which must be the name of a function
+              Write `function = …`. What is to be done.
+            [CONFIG_INVALID_VALUE] mainstay.toml:15:12: crons.h.schedule must be a table of cron, timeZone, everyMs, fromMs, not the text "daily"
+              When: `cron` with five fields (minute, hour, day, month, weekday), six with the second first, or a nickname such as `@daily`, in a `timeZone` of the IANA database, UTC unless given; or `everyMs`, counted from `fromMs`.
+            [CONFIG_INVALID_VALUE] mainstay.toml:17:9: egress.allow: "10.1.0.0/8" begins inside a range; write 10.0.0.0/8, or 10.1.0.0 for the one address
+              Write a value that the message allows, or leave the setting out to get its default.
+            "#
+    );
+    insta::assert_snapshot!(refused("[egress]\nallow = \"10.0.0.0/8\"\n[pools]\nretry = []\n"), @r#"
+        [CONFIG_INVALID_VALUE] mainstay.toml:2:9: egress.allow must be a list of ranges of addresses, as in ["10.0.0.0/8"], not the text "10.0.0.0/8"
+          Leave it out to get the default, [].
+        [CONFIG_INVALID_VALUE] mainstay.toml:4:1: [pools.retry] must be a section, not a list
+          Write [pools.retry] on a line of its own.
+        "#);
+    assert!(refused("pools = 1").contains("[pools] must be a section, not 1"));
+}
+
+#[test]
+fn what_a_table_means_is_looked_at_too() {
+    insta::assert_snapshot!(
+        refused(
+            "[functions.a]\nurl = \"ftp://127.0.0.1/x\"\n[functions.b]\nurl = \"http://ada:s3cret@127.0.0.1/x\"\n\
+             [functions.c]\nurl = \"127.0.0.1\"\n"
+        ),
+        @r#"
+            [CONFIG_INVALID_VALUE] mainstay.toml:2:7: functions.a: url: "ftp://127.0.0.1/x" is no URL of a function; one looks like https://example.com/send
+              Write a value that the message allows, or leave the setting out to get its default.
+            [CONFIG_INVALID_VALUE] mainstay.toml:4:7: functions.b: url: credentials do not belong into the URL; calls are signed with `secret`
+              Write a value that the message allows, or leave the setting out to get its default.
+            [CONFIG_INVALID_VALUE] mainstay.toml:6:7: functions.c: url: "127.0.0.1" is no URL of a function; one looks like https://example.com/send
+              Write a value that the message allows, or leave the setting out to get its default.
+            "#
+    );
+    let cron = |schedule: &str| format!("[crons.c]\nschedule = {schedule}\npool = \"p\"\nfunction = \"f\"\n");
+    insta::assert_snapshot!(refused(&cron("{ cron = \"99 * * * *\" }")), @r#"
+        [CONFIG_INVALID_VALUE] mainstay.toml:2:12: crons.c: schedule: minute "99": a value is a number from 0 to 59
+          Write a value that the message allows, or leave the setting out to get its default.
+        "#);
+    insta::assert_snapshot!(refused(&cron("{ cron = \"* * * * *\", timeZone = \"Mars/Base\" }")), @r#"
+        [CONFIG_INVALID_VALUE] mainstay.toml:2:12: crons.c: schedule: "Mars/Base" is no time zone; zones have names such as UTC or Europe/Berlin
+          Write a value that the message allows, or leave the setting out to get its default.
+        "#);
+    for schedule in [
+        "{}",
+        "{ timeZone = \"UTC\" }",
+        "{ cron = \"@daily\", everyMs = 5 }",
+        "{ cron = \"@daily\", fromMs = 5 }",
+    ] {
+        assert!(
+            refused(&cron(schedule)).contains("either everyMs (and fromMs), or cron (and timeZone)"),
+            "{schedule}"
+        );
+    }
+}
+
+#[test]
+fn every_table_of_the_reference_is_one_and_says_what_its_fields_are_for() {
+    for collection in COLLECTIONS {
+        let text = format!("{}\n[egress]\nallow = [\"127.0.0.0/8\"]\n", collection.example);
+        let config = load(&text, &[]).unwrap();
+        assert_eq!(config.tables()[0].collection.name, collection.name);
+        for field in collection.fields {
+            assert!(field.doc.ends_with('.'), "{}", field.key);
+        }
+    }
+}
+
+#[test]
+fn secrets_are_taken_from_the_environment_and_not_shown() {
+    let config = load(SHOP, &[]).unwrap();
+    let client = || functions::client(egress::rules(&config));
+    let refused = config.functions()[0].connect(client()).unwrap_err();
+    assert!(
+        refused.to_string().ends_with("the variable MAINSTAY_TEST_NEW is not set, or not text"),
+        "{refused}"
+    );
+    let secret = config.tables().iter().find_map(|table| table.given.entry("secret")).unwrap();
+    assert_eq!(functions::shown(&secret.value), serde_json::json!(["env:MAINSTAY_TEST_NEW", "***"]));
+    let plain = SHOP.replace("[\"env:MAINSTAY_TEST_NEW\", \"0ld\"]", "\"0ld\"");
+    let plain = load(&plain, &[]).unwrap();
+    let function = plain.functions()[0].connect(client()).unwrap();
+    assert!(!format!("{function:?}").contains("0ld"), "{function:?}");
 }

@@ -1,7 +1,7 @@
 //! docs/reference/configuration.md: every setting.
 
 use super::Page;
-use crate::config::{Kind, SECTIONS, Setting};
+use crate::config::{COLLECTIONS, Kind, SECTIONS, Setting};
 use std::fmt::Write;
 
 const INTRODUCTION: &str = "\
@@ -34,8 +34,29 @@ pub(super) fn page() -> Page {
         }
         text += "```\n";
     }
+    text += TABLES;
+    for collection in COLLECTIONS {
+        let _ = write!(text, "\n## `[{}.NAME]`\n\n{}\n", collection.name, collection.doc);
+        for field in collection.fields {
+            let default =
+                field.default.map_or("none; it must be given".to_owned(), |text| format!("`{text}`"));
+            let _ = write!(
+                text,
+                "\n### `{}` of `[{}.NAME]`\n\n{}\n\n- value: {}\n- default: {default}\n",
+                field.key, collection.name, field.doc, field.kind
+            );
+        }
+        let _ = write!(text, "\nFor example:\n\n```toml\n{}```\n", collection.example);
+    }
     Page::new("docs/reference/configuration.md", &text)
 }
+
+const TABLES: &str = "\
+\n# Named tables
+
+There may be any number of these, so they are in the file only: they have no variables and no flags. A name has 1 to 128
+letters, digits or `.` `_` `-` `:` `/`; one with a dot is quoted, as in `[pools.\"a.b\"]`.
+";
 
 fn describe(setting: &Setting) -> String {
     let Setting { key, doc, default, .. } = setting;

@@ -48,7 +48,26 @@ fn to_toml(config: &config::Config) -> String {
         text += &format!("{gap}[{}]\n", section.name);
         text.extend(lines.iter().map(|(line, source)| format!("{line:<width$}  # {source}\n")));
     }
+    for table in config.tables() {
+        let lines = table.given.entries().iter().map(|entry| {
+            let value =
+                toml::Value::try_from(shown(entry)).map_or("…".to_owned(), |value| value.to_string());
+            (format!("{} = {value}", entry.field.key), entry.place.to_string())
+        });
+        let lines: Vec<_> = lines.collect();
+        let width = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
+        text += &format!("\n[{}]\n", table.full_name());
+        text.extend(lines.iter().map(|(line, place)| format!("{line:<width$}  # {place}\n")));
+    }
     text
+}
+
+/// The value of a field, without what is nobody's business.
+fn shown(entry: &config::table::Entry) -> serde_json::Value {
+    match entry.field.kind {
+        config::table::FieldKind::Secret => config::functions::shown(&entry.value),
+        _ => entry.value.clone(),
+    }
 }
 
 fn line(entry: &Entry) -> String {
@@ -68,6 +87,16 @@ fn to_json(config: &config::Config) -> serde_json::Value {
             "source": entry.place.as_ref().map_or("default", config::Place::kind),
             "place": entry.place.as_ref().map(ToString::to_string),
         });
+    }
+    for table in config.tables() {
+        let collection = sections.entry(table.collection.name).or_insert_with(|| json!({}));
+        let mut fields = Map::new();
+        for entry in table.given.entries() {
+            let place = entry.place.to_string();
+            let field = json!({ "value": shown(entry), "source": entry.place.kind(), "place": place });
+            fields.insert(entry.field.key.to_owned(), field);
+        }
+        collection[&table.name] = fields.into();
     }
     json!({ "file": config.file().map(|file| file.display().to_string()), "settings": sections })
 }

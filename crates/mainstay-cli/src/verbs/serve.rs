@@ -1,20 +1,21 @@
 //! `mainstay serve`: the HTTP API.
 
 use crate::arguments::Global;
-use crate::config::{self, Setting};
-use crate::{Error, Result, output};
+use crate::config::{self, Config, Setting};
+use crate::{Error, Result, output, workshop};
 use clap::Args;
 use mainstay::store::Store;
-use mainstay_server::{Server, Stopped, Tokens};
+use mainstay_server::{Routes, Server, Stopped, Tokens};
 use serde::Serialize;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-/// Serve the HTTP API
+/// Serve the HTTP API, and carry out work
 ///
-/// Opens the store, brings its schema up to date, and serves until it is told to stop (SIGTERM or Ctrl-C). Then it
-/// finishes what is under way; told a second time, it ends at once. Everything committed is safe either way.
+/// Opens the store, brings its schema up to date, declares the pools, functions and crons of the configuration, and
+/// serves and works until it is told to stop (SIGTERM or Ctrl-C). Then it finishes what is under way; told a second time,
+/// it ends at once. Everything committed is safe either way.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Where to listen, as in 127.0.0.1:7420; port 0 takes a free one
@@ -41,7 +42,7 @@ impl Serve {
         // From the first moment, so that nobody who starts and stops us at once is ignored.
         let stop = told_to_stop()?;
         let store = config::store::options(&config).open().await?;
-        let ended = self.serve(options, &store, global.json, stop).await;
+        let ended = serve(&config, options, &store, global.json, stop).await;
         store.close().await;
         let Stopped { abandoned } = ended?;
         eprintln!("{}", farewell(abandoned));
@@ -53,28 +54,57 @@ impl Serve {
         let insecure = self.insecure.then(|| (&config::server::INSECURE, true.to_string()));
         listen.chain(insecure).collect()
     }
+}
 
-    async fn serve(
-        &self,
-        options: mainstay_server::Options,
-        store: &Store,
-        is_json: bool,
-        stop: impl Future<Output = ()>,
-    ) -> Result<Stopped> {
-        let server = Server::bind(options, store.clone()).await?;
-        let listening = Listening {
-            url: server.url(),
-            address: server.address().to_string(),
-            store: store.location().to_string(),
-            durability: store.durability().await?,
-        };
-        let has_tokens = Tokens::new(store.clone()).exist().await?;
-        eprint!("{}", greeting(&listening, server.address().ip().is_loopback(), has_tokens));
-        if is_json {
-            output::print_json_line(&listening)?;
-        }
-        Ok(server.run(stop).await)
+/// Serves and works until `stop` is ready.
+async fn serve(
+    config: &Config,
+    options: mainstay_server::Options,
+    store: &Store,
+    is_json: bool,
+    stop: impl Future<Output = ()>,
+) -> Result<Stopped> {
+    let work = workshop::open(config, store).await?;
+    let server = Server::bind_with(options, work.clone(), Routes::default()).await?;
+    let engine = work.start().await?;
+    let listening = Listening {
+        url: server.url(),
+        address: server.address().to_string(),
+        store: store.location().to_string(),
+        durability: store.durability().await?,
+    };
+    let has_tokens = Tokens::new(store.clone()).exist().await?;
+    eprint!("{}", greeting(&listening, server.address().ip().is_loopback(), has_tokens));
+    eprint!("{}", workload(config));
+    if is_json {
+        output::print_json_line(&listening)?;
     }
+    let (handle, grace) = (server.handle(), config::server::grace(config));
+    // Requests and work that are under way finish beside each other, in the same time.
+    let resting = async {
+        handle.stopping().await;
+        engine.stop(grace).await
+    };
+    let (stopped, rested) = tokio::join!(server.run(stop), resting);
+    if let Err(error) = rested {
+        eprintln!("What was being worked on could not be given back, and is when its lease is over: {error}");
+    }
+    Ok(stopped)
+}
+
+/// What the configuration has to do with work, if anything.
+fn workload(config: &Config) -> String {
+    let parts = [
+        ("pool", config.pools().len()),
+        ("function", config.functions().len()),
+        ("cron", config.crons().len()),
+    ];
+    let told = parts.into_iter().filter(|(_, count)| *count > 0).map(|(what, count)| match count {
+        1 => format!("1 {what}"),
+        several => format!("{several} {what}s"),
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { String::new() } else { format!("  work: {}\n", told.join(", ")) }
 }
 
 fn greeting(listening: &Listening, is_loopback: bool, has_tokens: bool) -> String {

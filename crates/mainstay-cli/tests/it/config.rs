@@ -30,6 +30,9 @@ fn without_a_file_everything_is_default() {
         connections = 16              # default
         walLimitBytes = 1073741824    # default
         migrate = true                # default
+
+        [egress]
+        allow = []  # default
         "#);
     insta::assert_snapshot!(answer.stderr, @"The configuration is valid; read: no configuration file, environment, flags.");
     assert_eq!(folder.files(), [""; 0]);
@@ -64,6 +67,9 @@ fn flags_override_the_environment_which_overrides_the_file() {
         connections = 3                     # mainstay.toml:4:15
         walLimitBytes = 1073741824          # default
         migrate = true                      # default
+
+        [egress]
+        allow = []  # default
         "#);
     let settings = folder.run_with(&environment, "config check --json").json();
     assert_eq!(settings["file"], "mainstay.toml");
@@ -85,7 +91,8 @@ fn a_file_can_be_named() {
 #[test]
 fn mistakes_are_told_with_line_column_and_hint() {
     let folder = Folder::new();
-    folder.write("mainstay.toml", "[store]\nbussyTimeoutMs = 10\nreaders = 0\n\n[pools]\nlisten = \"x\"\n");
+    folder
+        .write("mainstay.toml", "[store]\nbussyTimeoutMs = 10\nreaders = 0\n\n[plumbing]\nlisten = \"x\"\n");
     let answer = folder.run("config check");
     assert_eq!((answer.code, answer.stdout.as_str()), (2, ""));
     insta::assert_snapshot!(answer.stderr, @"
@@ -93,8 +100,8 @@ fn mistakes_are_told_with_line_column_and_hint() {
         hint: Did you mean `busyTimeoutMs`? It has: `url`, `busyTimeoutMs`, `transactionTimeoutMs`, `readTimeoutMs`, `queueLimit`, `readers`, `connections`, `walLimitBytes`, `migrate`.
         error[CONFIG_INVALID_VALUE]: mainstay.toml:3:11: store.readers must be a whole number from 1 to 64, not 0
         hint: Leave it out to get the default, 4.
-        error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [pools] is not known to this version
-        hint: Known: [server], [store].
+        error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [plumbing] is not known to this version
+        hint: Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME].
         ");
 }
 
@@ -126,4 +133,30 @@ fn a_wrong_command_line_is_exit_code_2() {
     let help = folder.run("migrate --help");
     assert_eq!((help.code, help.stderr.as_str()), (0, ""));
     assert!(help.stdout.contains("Usage: mainstay migrate"), "no colours in a pipe: {}", help.stdout);
+}
+
+#[test]
+fn tables_are_shown_without_their_secrets() {
+    let folder = Folder::new();
+    folder.write(
+        "mainstay.toml",
+        "[pools.mail]\nmaxParallelism = 3\nretry = { maxAttempts = 2 }\n[functions.send]\n\
+         url = \"http://example.com/send\"\nsecret = [\"s3cret\", \"env:OLD_ONE\"]\n[egress]\nallow = [\"10.0.0.0/8\"]\n",
+    );
+    let answer = folder.run("config check");
+    let tables = &answer.stdout[answer.stdout.find("[egress]").unwrap()..];
+    insta::assert_snapshot!(tables, @r#"
+        [egress]
+        allow = ["10.0.0.0/8"]  # mainstay.toml:8:9
+
+        [pools.mail]
+        maxParallelism = 3           # mainstay.toml:2:18
+        retry = { maxAttempts = 2 }  # mainstay.toml:3:9
+
+        [functions.send]
+        url = "http://example.com/send"  # mainstay.toml:5:7
+        secret = ["***", "env:OLD_ONE"]  # mainstay.toml:6:10
+        "#);
+    let json = folder.run("config check --json").json();
+    insta::assert_snapshot!(json["settings"]["functions"]["send"]["secret"], @r#"{"place":"mainstay.toml:6:10","source":"file","value":["***","env:OLD_ONE"]}"#);
 }

@@ -19,11 +19,25 @@ impl Serving {
     }
 
     pub(crate) fn start_at(folder: &Folder, address: &str) -> Self {
-        let mut command = command(folder, &format!("serve --json --listen {address}"));
+        Self::run(command(folder, &format!("serve --json --listen {address}")))
+    }
+
+    /// With some environment variables.
+    pub(crate) fn start_with(folder: &Folder, environment: &[(&str, &str)]) -> Self {
+        let mut command = command(folder, "serve --json --listen 127.0.0.1:0");
+        command.envs(environment.iter().copied());
+        Self::run(command)
+    }
+
+    fn run(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let listening = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
+        let listening = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let mut told = String::new();
+            child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
+            panic!("{line:?} {told}")
+        });
         Self { child, listening }
     }
 
@@ -42,6 +56,26 @@ impl Serving {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// Sends JSON, and returns the status and what is answered.
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}");
+        let length = body.len();
+        write!(stream, "{head}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
     /// Stops it as an operator would, and returns what it told a person.

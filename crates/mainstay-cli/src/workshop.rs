@@ -1,0 +1,42 @@
+//! The workshop as the configuration has it: its pools, the functions that are HTTP endpoints, and its crons.
+
+use crate::config::{self, Config};
+use crate::{Error, Result};
+use mainstay::store::Store;
+use mainstay::work::{self, FunctionKind, Functions, Work};
+
+/// Opens the work of a store for a node that carries it out, and declares what the configuration says.
+pub(crate) async fn open(config: &Config, store: &Store) -> Result<Work> {
+    let client = config::functions::client(config::egress::rules(config));
+    let mut functions = Functions::new();
+    for function in config.functions() {
+        let called = function.connect(client.clone()).map_err(|problem| Error::Config(vec![problem]))?;
+        functions = functions.http(&function.name, called, store);
+    }
+    let work = Work::open(store, functions).await?;
+    for pool in config.pools() {
+        work.pool(pool.clone()).await?;
+    }
+    for cron in config.crons() {
+        work.cron(cron.clone()).await.map_err(|error| match error {
+            work::Error::Store(_) => Error::Work(error),
+            // What the file says about it does not go with what else is there.
+            other => Error::Config(vec![config.refusal(&config::crons::COLLECTION, &cron.name, other)]),
+        })?;
+    }
+    Ok(work)
+}
+
+/// Opens the work of a store for somebody who asks for things to be done, and knows the pools and functions of the
+/// configuration although no server was there yet.
+#[expect(dead_code, reason = "the verbs come next")]
+pub(crate) async fn open_to_ask(config: &Config, store: &Store) -> Result<Work> {
+    let work = Work::open(store, Functions::new()).await?;
+    for pool in config.pools() {
+        work.pool(pool.clone()).await?;
+    }
+    for function in config.functions() {
+        work.declare(&function.name, FunctionKind::Action).await?;
+    }
+    Ok(work)
+}
