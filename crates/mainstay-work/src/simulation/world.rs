@@ -2,7 +2,7 @@
 
 use super::shop::{FIRST_POOL, POOLS, TABLES, any_item, functions};
 use super::sight::{Known, Sight};
-use crate::claim::{Held, Taken, Wish, claim};
+use crate::claim::{Group, Held, Taken, Wish, claim};
 use crate::directory::Directory;
 use crate::engine::parts::{Blame, adjust, blame, make_ready, reap_in, tidy};
 use crate::enqueue::parse;
@@ -360,7 +360,7 @@ impl World {
         let take = move |tx: Tx, ground: Arc<Ground>| async move {
             let number = ground.directory.pool(&tx, POOLS[pool].0).await??;
             let lanes = Directory::lanes_of(&tx, number, |function| function != cannot).await?;
-            let wish = Wish { pool: number, lease, lanes: Arc::new(lanes), running, most };
+            let wish = Wish { pool: number, lease, lanes: Arc::new(Group::all(lanes)), running, most };
             claim(&ground, &tx, &wish).await
         };
         let claimed = self.work.store().transact_with(self.ground.clone(), take).await;
