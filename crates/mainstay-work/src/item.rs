@@ -91,13 +91,17 @@ impl NewWork {
 
     /// The function that is told how it ended, with `context`; see [`OnComplete`].
     pub fn on_complete(
-        mut self,
+        self,
         function: impl Into<String>,
         context: &(impl Serialize + ?Sized),
     ) -> Result<Self> {
+        self.tell(function).context(context)
+    }
+
+    /// The function that is told how it ended, with the context that the item has, if any.
+    pub fn tell(mut self, function: impl Into<String>) -> Self {
         self.on_complete = Some(function.into());
-        self.context = Some(raw("context", context)?);
-        Ok(self)
+        self
     }
 
     /// What is kept beside the item, for whoever looks at it, and handed to `on_complete`.

@@ -47,7 +47,7 @@ pub use mainstay_core::retry::RetryPolicy;
 pub use mainstay_core::schedule::{Schedule, ScheduleError};
 pub use many::WorkFilter;
 pub use pool::{Depth, Pool, PoolStatus};
-pub use pull::{Extended, Pull, Pulled, PulledItem};
+pub use pull::{Extended, MAX_WAIT, Pull, Pulled, PulledItem};
 pub use retrier::{RETRIER_POOL, RunOptions, TIMER_POOL};
 pub use schema::COMPONENT;
 pub use status::{Canceled, Native, State, Status};

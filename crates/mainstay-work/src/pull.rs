@@ -27,7 +27,7 @@ const MIN_LEASE: Duration = Duration::from_secs(1);
 /// Longest lease that can be asked for.
 const MAX_LEASE: Duration = Duration::from_secs(3_600);
 /// Longest wait for work.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+pub const MAX_WAIT: Duration = Duration::from_secs(60);
 /// How long to wait for a wake-up before looking by oneself: a node may die between its commit and its wake-up.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Most functions that a worker can offer.

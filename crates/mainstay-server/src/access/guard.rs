@@ -11,6 +11,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use std::time::Duration;
 
 /// What the guard of one route knows.
 #[derive(Clone)]
@@ -42,7 +43,8 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
             None => answer.await,
         };
     }
-    let limit = post.app.options().request_timeout;
+    let waiting = if post.rule.is_waiting { mainstay_work::MAX_WAIT } else { Duration::ZERO };
+    let limit = post.app.options().request_timeout + waiting;
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
         let detail = format!("The request took longer than {} ms.", limit.as_millis());
         Problem::new(&error::REQUEST_TIMEOUT, detail).into_response()

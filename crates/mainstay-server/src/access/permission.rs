@@ -47,6 +47,11 @@ impl Permission {
         Rule { is_batch: true, ..self.into() }
     }
 
+    /// A rule that gives a minute more, for answers that wait until there is something to tell.
+    pub fn waiting(self) -> Rule {
+        Rule { is_waiting: true, ..self.into() }
+    }
+
     /// A rule without a time limit, for answers that stream until the server stops.
     pub fn streaming(self) -> Rule {
         Rule { is_streaming: true, ..self.into() }
@@ -62,10 +67,12 @@ pub struct Rule {
     pub is_batch: bool,
     /// Whether its answers go on beyond the time limit.
     pub is_streaming: bool,
+    /// Whether its answers may be waited for.
+    pub is_waiting: bool,
 }
 
 impl From<Permission> for Rule {
     fn from(permission: Permission) -> Self {
-        Self { permission, is_batch: false, is_streaming: false }
+        Self { permission, is_batch: false, is_streaming: false, is_waiting: false }
     }
 }

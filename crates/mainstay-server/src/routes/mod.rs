@@ -5,6 +5,7 @@
 //! - `metrics`: figures for Prometheus
 //! - `openapi`: the description of all of these
 //! - `tokens`: who may do what
+//! - `work`: the workshop
 //!
 //! A further resource is a further file and a line in [`all`].
 
@@ -15,6 +16,7 @@ mod health;
 mod metrics;
 mod openapi;
 mod tokens;
+mod work;
 
 pub use tokens::{Created, NewToken, TokenList};
 
@@ -22,5 +24,10 @@ use crate::Routes;
 
 /// Every route of the server.
 pub(crate) fn all() -> Routes {
-    events::routes().and(health::routes()).and(metrics::routes()).and(openapi::routes()).and(tokens::routes())
+    events::routes()
+        .and(health::routes())
+        .and(metrics::routes())
+        .and(openapi::routes())
+        .and(tokens::routes())
+        .and(work::routes())
 }

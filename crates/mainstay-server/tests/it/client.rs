@@ -68,6 +68,10 @@ impl Request {
         self
     }
 
+    pub(crate) fn body(self, body: &str) -> Self {
+        Self { body: body.to_owned(), ..self }
+    }
+
     pub(crate) fn token(self, token: &str) -> Self {
         self.header("Authorization", &format!("Bearer {token}"))
     }

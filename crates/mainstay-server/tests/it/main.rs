@@ -15,3 +15,4 @@ mod test_routes;
 mod tls;
 mod tokens;
 mod trace;
+mod work;

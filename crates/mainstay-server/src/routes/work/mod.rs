@@ -1,0 +1,105 @@
+//! `/v1/pools`, `/v1/work`, `/v1/leases`, `/v1/runs`, `/v1/timers`, `/v1/crons` and `/admin/letters`: the workshop.
+//!
+//! - `pools`: their settings, and how they are doing
+//! - `enqueue`, `items`: putting work into a pool, and what became of it
+//! - `pull`: programs elsewhere that ask for work and say what came of it
+//! - `runs`, `crons`: the retrier, timers and crons
+//! - `letters`: what ended failed
+//! - `problem`: what the workshop says, as a problem document
+//! - `schema`: how the API's description shows what the workshop takes and gives
+
+mod crons;
+mod enqueue;
+mod items;
+mod letters;
+mod pools;
+mod problem;
+mod pull;
+mod runs;
+mod schema;
+
+use crate::{Answer, App, Permission, Principal, Problem, Routes, error};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use mainstay_work::Work;
+use serde::{Deserialize, Deserializer};
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> Routes {
+    use Permission::{Admin, Operator, Reader};
+    let shop = Routes::default()
+        .add(Reader, routes!(pools::list))
+        .add(Reader, routes!(pools::get))
+        .add(Operator, routes!(pools::put))
+        .add(Operator, routes!(pools::pause))
+        .add(Operator, routes!(pools::resume))
+        .add(Operator.batch(), routes!(enqueue::enqueue))
+        .add(Reader, routes!(items::pending))
+        .add(Reader, routes!(items::get))
+        .add(Operator, routes!(items::cancel))
+        .add(Operator.waiting(), routes!(pull::claim))
+        .add(Operator, routes!(pull::extend))
+        .add(Operator, routes!(pull::give_back))
+        .add(Operator, routes!(pull::complete))
+        .add(Operator, routes!(pull::fail));
+    let clock = Routes::default()
+        .add(Operator, routes!(runs::run))
+        .add(Reader, routes!(runs::get_run))
+        .add(Operator, routes!(runs::cancel_run))
+        .add(Operator, routes!(runs::set_timer))
+        .add(Reader, routes!(runs::get_timer))
+        .add(Operator, routes!(runs::cancel_timer))
+        .add(Reader, routes!(crons::list))
+        .add(Reader, routes!(crons::get))
+        .add(Operator, routes!(crons::put, crons::remove))
+        .add(Operator, routes!(crons::pause))
+        .add(Operator, routes!(crons::resume));
+    let letters = Routes::default()
+        .add(Reader, routes!(letters::list))
+        .add(Reader, routes!(letters::get))
+        .add(Operator, routes!(letters::retry))
+        .add(Operator, routes!(letters::ignore))
+        .add(Operator, routes!(letters::retry_all))
+        .add(Admin, routes!(letters::purge));
+    shop.and(clock).and(letters)
+}
+
+/// Work, for whoever may see all of it: it belongs to no tenant, so those who are confined to one are refused.
+struct Shop(Work);
+
+impl FromRequestParts<App> for Shop {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let principal = Principal::from_request_parts(parts, app).await?;
+        match principal.tenant {
+            None => Ok(Self(app.work().clone())),
+            Some(_) => {
+                let detail = "Work belongs to no tenant; a token that has one cannot reach it.";
+                Err(Problem::new(&error::UNAUTHORIZED, detail))
+            }
+        }
+    }
+}
+
+/// A member that may be null without being left out.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
+}
+
+/// A member without which nothing can be done.
+fn needed<T>(field: &str, value: Option<T>) -> Answer<T> {
+    value.ok_or_else(|| Problem::invalid_field(field, "is missing"))
+}
+
+/// Most rows of a page, unless the client says otherwise (item 268).
+const USUAL_PAGE: usize = 50;
+
+/// How many rows a page may have.
+fn limit(asked: Option<usize>) -> Answer<usize> {
+    let limit = asked.unwrap_or(USUAL_PAGE);
+    if (1..=mainstay_work::MAX_PAGE).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(Problem::invalid_parameter("limit", "must be a number from 1 to 1000"))
+}

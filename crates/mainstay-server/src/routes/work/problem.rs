@@ -1,0 +1,36 @@
+//! What the workshop says, as a problem document.
+
+use crate::Problem;
+use mainstay_work::Error;
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        if let Error::Store(error) = &error {
+            return Self::from(&**error);
+        }
+        let problem = Self::new(error.entry(), error.to_string());
+        match error {
+            Error::Invalid { field, .. } | Error::TooLarge { field, .. } | Error::BadArgs { field, .. } => {
+                problem.with("field", field)
+            }
+            Error::TooMany { .. } => problem.with("field", "items"),
+            Error::UnknownPool(pool) => problem.with("pool", pool),
+            Error::UnknownFunction(function) => problem.with("function", function),
+            Error::LeaseLost(lease) => problem.with("lease", lease),
+            Error::NotHeld { id, lease } => problem.with("workId", id).with("lease", lease),
+            _ => problem,
+        }
+    }
+}
+
+/// The same error about another field.
+pub(super) fn about(error: Error, rename: impl Fn(&str) -> Option<String>) -> Error {
+    match error {
+        Error::Invalid { field, reason } => Error::Invalid { field: rename(&field).unwrap_or(field), reason },
+        Error::TooLarge { field, bytes } => Error::TooLarge { field: rename(&field).unwrap_or(field), bytes },
+        Error::BadArgs { field, function, reason } => {
+            Error::BadArgs { field: rename(&field).unwrap_or(field), function, reason }
+        }
+        other => other,
+    }
+}
