@@ -5,18 +5,15 @@
 //! | `load` | the load and the table |
 //! | `postgres` | the contest on PostgreSQL, with a bare loop by hand on tokio-postgres |
 //! | `sqlite` | the contest on SQLite, with a bare loop by hand on rusqlite |
+//! | `mainstay` | ours, on both |
 //! | `peers` | queues in processes of their own, driven over JSON lines; their sides are in `bench/peers` |
 //!
 //! A contender implements [`Contender`] and has an [`Entry`], which opens it on a database of its own. It takes part once
-//! its entry stands in `postgres::contenders` or `sqlite::contenders`. Each is compared with all that stand before it.
-//!
-//! Mainstay's is not written yet. To add it: a file `mainstay.rs` with `on_sqlite() -> Entry`, which opens a store in the
-//! folder that it is given, and `on_postgres(&Arc<Private>) -> Entry`, which takes a database from the server and keeps it
-//! for as long as it lives, as `postgres::entry` does; `mod mainstay;` below; and one line at the end of each of the two
-//! lists. `enqueue` is told how many batches, so it needs no more than a loop; `work` starts the workers, waits until the
-//! last completion is durable, and stops them. Both are timed from outside and are called twice, first to warm up.
+//! its entry stands in `postgres::contenders` or `sqlite::contenders`. Each is compared with all that stand before it, so
+//! Mainstay's come last.
 
 mod load;
+mod mainstay;
 mod peers;
 mod postgres;
 mod sqlite;

@@ -3,7 +3,7 @@
 //! The loop does what every queue on PostgreSQL does at the least, and nothing else: no retries, no keys, no second
 //! worker, nobody who notices that a lease ran out. It shows how much room there is.
 
-use super::{Answer, BATCH, BODY, CLAIM, Contender, Entry, handle, load, peers};
+use super::{Answer, BATCH, BODY, CLAIM, Contender, Entry, handle, load, mainstay, peers};
 use crate::rounds;
 use anyhow::{Context, Result};
 use mainstay_testkit::postgres::{Database, Private};
@@ -40,6 +40,8 @@ pub async fn run(items: u64) -> Result<()> {
 async fn contenders(server: &Arc<Private>) -> Result<Vec<Entry>> {
     let mut entries = peers::entries(server).await?;
     entries.push(entry(server));
+    entries.push(mainstay::on_postgres("mainstay", server, false));
+    entries.push(mainstay::on_postgres("mainstay, told", server, true));
     Ok(entries)
 }
 

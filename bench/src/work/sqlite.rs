@@ -1,7 +1,7 @@
 //! The contest on SQLite, and a bare loop by hand: one connection, one table, a synced transaction for each step. As on
 //! PostgreSQL, it shows how much room there is.
 
-use super::{Answer, BATCH, BODY, CLAIM, Contender, Entry, handle, load};
+use super::{Answer, BATCH, BODY, CLAIM, Contender, Entry, handle, load, mainstay};
 use anyhow::{Result, ensure};
 use rusqlite::{Connection, params};
 use std::path::Path;
@@ -30,7 +30,11 @@ pub async fn run(items: u64) -> Result<()> {
 
 /// Those on SQLite, each in a file of its own.
 fn contenders() -> Vec<Entry> {
-    vec![Entry::new("bare loop", async |folder| Ok(Arc::new(Bare::open(&folder)?) as _))]
+    vec![
+        Entry::new("bare loop", async |folder| Ok(Arc::new(Bare::open(&folder)?) as _)),
+        mainstay::on_sqlite("mainstay", false),
+        mainstay::on_sqlite("mainstay, told", true),
+    ]
 }
 
 struct Bare {
