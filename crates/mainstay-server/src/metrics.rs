@@ -18,6 +18,21 @@ pub(crate) fn render(parts: &[&dyn Measured]) -> String {
     text
 }
 
+/// Writes a figure that each of several has, as a gauge with a label.
+pub(crate) fn labelled(
+    text: &mut String,
+    (name, meaning): (&str, &str),
+    label: &str,
+    rows: impl IntoIterator<Item = (String, f64)>,
+) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "# HELP mainstay_{name} {meaning}\n# TYPE mainstay_{name} gauge");
+    for (of, value) in rows {
+        let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let _ = writeln!(text, "mainstay_{name}{{{label}=\"{of}\"}} {value}");
+    }
+}
+
 fn figure(text: &mut String, name: &str, meaning: &str, reading: &Reading) {
     // Writing to a String cannot fail.
     let mut head = |suffix: &str, kind: &str| {
@@ -77,6 +92,19 @@ mod tests {
             visit("kitchen_guests", "Guests seated.", Reading::Gauge(-1));
             visit("kitchen_wait", "Time guests waited.", Reading::Microseconds(times.snapshot()));
         }
+    }
+
+    #[test]
+    fn what_several_have_is_told_apart_by_a_label() {
+        let mut text = String::new();
+        let rows = [("oven".to_owned(), 1.5), ("a \"b\" \\ c".to_owned(), 0.0)];
+        labelled(&mut text, ("kitchen_heat", "How hot it is."), "of", rows);
+        insta::assert_snapshot!(text, @r#"
+            # HELP mainstay_kitchen_heat How hot it is.
+            # TYPE mainstay_kitchen_heat gauge
+            mainstay_kitchen_heat{of="oven"} 1.5
+            mainstay_kitchen_heat{of="a \"b\" \\ c"} 0
+            "#);
     }
 
     #[test]

@@ -11,6 +11,11 @@ pub(crate) fn lanes_topic() -> Topic {
     Topic::new("mainstay.work.lanes").expect("a constant that fits")
 }
 
+/// What is woken when a pool is new.
+pub(crate) fn pools_topic() -> Topic {
+    Topic::new("mainstay.work.pools").expect("a constant that fits")
+}
+
 /// What is woken when an item waits for its time.
 pub(crate) fn time_topic() -> Topic {
     Topic::new("mainstay.work.time").expect("a constant that fits")
@@ -77,6 +82,7 @@ impl Directory {
         let changed = tx.execute(PUT_POOL, params![&pool.name, settings]).await?;
         let number = tx.query_one(POOL, params![&pool.name]).await?.get(0)?;
         if changed > 0 {
+            tx.wake(&pools_topic())?;
             tx.wake(&pool_topic(number))?;
         }
         Ok(number)

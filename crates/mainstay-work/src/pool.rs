@@ -100,6 +100,11 @@ impl Pool {
         &self.name
     }
 
+    /// How many of its items run at once, over all nodes.
+    pub fn at_once(&self) -> u32 {
+        self.max_parallelism
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         name("name", &self.name)?;
         if !(1..=MAX_PARALLELISM).contains(&self.max_parallelism) {

@@ -128,7 +128,6 @@ const HELD: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, mar
 const OWN: &str = "SELECT number FROM mainstay_leases WHERE number = $1 AND holder LIKE 'pull:%'";
 const EXTEND: &str = "UPDATE mainstay_leases SET until_ms = mainstay_now() + CAST($2 AS BIGINT) \
      WHERE number = $1 AND until_ms > mainstay_now() AND holder LIKE 'pull:%' RETURNING until_ms";
-const IS_CANCELED: &str = "SELECT id FROM mainstay_work_cancels WHERE id = $1";
 const SLOTS: &str = "SELECT CAST(coalesce(sum(slots), 0) AS BIGINT) FROM mainstay_slots WHERE pool = $1";
 
 impl Work {
@@ -360,13 +359,13 @@ async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Res
     let taken = taken.ok_or_else(not_held)?;
     let is_last = held.with_done(std::iter::once(taken.index)).is_none();
     let (pool_name, settings) = ground.pool(tx, pool).await?;
-    let cancel = Cancel::default();
-    if tx.query_optional(IS_CANCELED, params![&end.id.as_bytes()[..]]).await?.is_some() {
-        cancel.ask();
-    }
     let at_once = i64::from(settings.max_parallelism);
-    let ending =
-        Ending { taken, plan: Plan::Ended(end.outcome.clone()), cancel, is_told_later: end.is_told_later };
+    let ending = Ending {
+        taken,
+        plan: Plan::Ended(end.outcome.clone()),
+        cancel: Cancel::default(),
+        is_told_later: end.is_told_later,
+    };
     let settlement = Settlement {
         pool,
         pool_name,

@@ -5,7 +5,14 @@ use crate::{Permission, Routes, metrics};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use mainstay_work::{PoolStatus, Work};
+use std::time::Duration;
 use utoipa_axum::routes;
+
+/// Pools are looked at for no longer than this: figures that say nothing of them are better than none.
+const BOUND: Duration = Duration::from_secs(1);
+/// Dead letters are counted up to here: whoever has so many has a problem, and counting all of them would be another.
+const MOST_LETTERS: u32 = 1_000;
 
 pub(super) fn routes() -> Routes {
     Routes::default().add(Permission::Local, routes!(all))
@@ -15,5 +22,44 @@ pub(super) fn routes() -> Routes {
 #[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "operate",
     responses((status = 200, body = String, content_type = "text/plain; version=0.0.4")))]
 async fn all(State(app): State<App>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], metrics::render(&app.measured()))
+    let mut text = metrics::render(&app.measured());
+    let looking =
+        async { Ok::<_, mainstay_work::Error>((app.work().pools().await?, waiting(app.work()).await?)) };
+    if let Ok(Ok((pools, letters))) = tokio::time::timeout(BOUND, looking).await {
+        write_pools(&mut text, &pools);
+        metrics::labelled(&mut text, LETTERS, "status", [("pending".to_owned(), letters as f64)]);
+    }
+    ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], text)
+}
+
+const LETTERS: (&str, &str) =
+    ("work_letters", "Dead letters that nobody has dealt with, counted up to 1000.");
+
+async fn waiting(work: &Work) -> mainstay_work::Result<u64> {
+    work.count_letters(MOST_LETTERS).await
+}
+
+/// What a figure tells of a pool.
+type Tell = fn(&PoolStatus) -> f64;
+
+fn write_pools(text: &mut String, pools: &[PoolStatus]) {
+    let figures: [(&str, &str, Tell); 5] = [
+        ("work_pool_pending", "Items of a pool that wait.", |pool| pool.depth.pending as f64),
+        ("work_pool_running", "Items of a pool that were taken and have not ended.", |pool| {
+            pool.depth.running as f64
+        }),
+        ("work_pool_oldest_age_seconds", "How long the item in front has waited.", |pool| {
+            pool.depth.oldest_age_ms.unwrap_or(0) as f64 / 1_000.0
+        }),
+        ("work_pool_max_parallelism", "Items of a pool that may run at once.", |pool| {
+            f64::from(pool.settings.at_once())
+        }),
+        ("work_pool_paused", "Whether nothing of a pool is started.", |pool| {
+            f64::from(u8::from(pool.is_paused))
+        }),
+    ];
+    for (name, meaning, tell) in figures {
+        let rows = pools.iter().map(|pool| (pool.name.clone(), tell(pool)));
+        metrics::labelled(text, (name, meaning), "pool", rows);
+    }
 }

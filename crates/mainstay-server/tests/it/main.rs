@@ -9,6 +9,7 @@ mod health;
 mod limits;
 mod openapi;
 mod problems;
+mod pull;
 mod running;
 mod shutdown;
 mod test_routes;

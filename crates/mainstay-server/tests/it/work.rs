@@ -510,3 +510,26 @@ async fn a_token_with_a_tenant_reaches_no_work() {
     }
     shop.stop().await;
 }
+
+#[tokio::test]
+async fn figures_tell_how_pools_are_doing() {
+    let place = Place::new(mainstay_testkit::stores::Kind::SqliteMemory);
+    let shop = Shop::open(&place).await;
+    let dead = shop.enqueue(json!({"function": "refuse", "args": 1})).await;
+    shop.until(&dead, "failed").await;
+    shop.post("/v1/pools/shop/pause", json!({})).await;
+    shop.enqueue(json!({"function": "echo", "args": 1})).await;
+    let figures = get("/metrics").send(shop.address).await.body;
+    for line in [
+        "# TYPE mainstay_work_pool_pending gauge",
+        "mainstay_work_pool_pending{pool=\"shop\"} 1",
+        "mainstay_work_pool_running{pool=\"shop\"} 0",
+        "mainstay_work_pool_max_parallelism{pool=\"timers\"} 100",
+        "mainstay_work_pool_paused{pool=\"shop\"} 1",
+        "mainstay_work_letters{status=\"pending\"} 1",
+        "mainstay_work_failed_total 1",
+    ] {
+        assert!(figures.lines().any(|written| written == line), "{line}\n{figures}");
+    }
+    shop.stop().await;
+}

@@ -3,7 +3,7 @@
 use super::Shared;
 use super::attendant::attend;
 use crate::claim::{Held, unpack};
-use crate::directory::cancels_topic;
+use crate::directory::{cancels_topic, pools_topic};
 use crate::enqueue::uuid;
 use crate::error::Error;
 use crate::functions::Cancel;
@@ -41,6 +41,7 @@ const FORGET_CANCELS: &str = "DELETE FROM mainstay_work_cancels WHERE asked_at <
 /// Keeps until the engine stops.
 pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
     let mut cancels = shared.ground.store.listen(cancels_topic());
+    let mut pools = shared.ground.store.listen(pools_topic());
     let mut look = shared.look.subscribe();
     let mut tidied = Instant::now();
     while !shared.is_stopping() {
@@ -66,6 +67,8 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
                         continue;
                     }
                 }
+                // A new pool has no attendant yet.
+                _ = pools.woken(left) => {}
                 () = shared.stopped() => {}
                 _ = look.changed() => {}
             }
@@ -165,8 +168,6 @@ pub(crate) async fn reap_in(
     if !lease::end(tx, lease).await? {
         return Ok(());
     }
-    // What was to stop does not start again.
-    let canceled = canceled_ones(tx).await?;
     let mut pools: BTreeMap<i64, Left> = BTreeMap::new();
     for row in tx.query(BATCHES, params![lease]).await? {
         let (batch, pool): (i64, i64) = (row.get(0)?, row.get(1)?);
@@ -175,11 +176,8 @@ pub(crate) async fn reap_in(
         let held = Held { batch, size: taken.len(), done: done.unwrap_or_default() };
         let Left { endings, held: all_held } = pools.entry(pool).or_default();
         for taken in taken.into_iter().filter(|taken| !held.is_done(taken.index)) {
-            let (plan, cancel) = (Plan::Ended(outcome.clone()), Cancel::default());
-            if canceled.contains(&taken.id) {
-                cancel.ask();
-            }
-            endings.push((batch, Ending { taken, plan, cancel, is_told_later: true }));
+            let plan = Plan::Ended(outcome.clone());
+            endings.push((batch, Ending { taken, plan, cancel: Cancel::default(), is_told_later: true }));
         }
         all_held.push(held);
     }
