@@ -109,7 +109,7 @@ fn survive_kills(kind: Kind, cycles: u64) {
         match random.below(5) {
             0 => drop(child.wait_for("started", PATIENCE).unwrap()),
             several => {
-                child.wait_for_acks((random.below(several * several * 16) + 1) as usize, PATIENCE).unwrap()
+                child.wait_for_acks((random.below(several * several * 16) + 1) as usize, PATIENCE).unwrap();
             }
         }
         child.kill9().unwrap();
