@@ -1,10 +1,13 @@
 //! Mainstay and its peers doing the same work in one run. [`USAGE`] says which work there is.
 
 mod events;
+mod rounds;
 mod store;
+mod work;
 
 const USAGE: &str = "usage: mainstay-bench store [sqlite|postgres|long-read]
-       mainstay-bench events [embedded|http|postgres|read|growth ...] [--seconds <n>]";
+       mainstay-bench events [embedded|http|postgres|read|growth ...] [--seconds <n>]
+       mainstay-bench work [postgres|sqlite ...] [--items <n>]";
 
 fn main() -> anyhow::Result<()> {
     // What the store warns of belongs to what is measured.
@@ -31,6 +34,7 @@ fn main() -> anyhow::Result<()> {
         ["store", "postgres"] => runtime.block_on(store::postgres::run()),
         ["store", "long-read"] => runtime.block_on(store::long_read::run(10)),
         ["events", ref contests @ ..] => runtime.block_on(events::run(contests)),
+        ["work", ref contests @ ..] => runtime.block_on(work::run(contests)),
         _ => anyhow::bail!(USAGE),
     }
 }

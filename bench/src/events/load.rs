@@ -1,9 +1,10 @@
-//! The load, and the rounds in turns: the disk wobbles, and must wobble for all.
+//! The load, and the tables.
 
 use super::{Callers, Contender, Entry, Verdict};
+use crate::rounds::{SyncTimes, median, ratios};
 use anyhow::{Context, Result, ensure};
 use mainstay_cli::bench::load::{Load, Outcome};
-use mainstay_cli::bench::{disk, table::Table};
+use mainstay_cli::bench::table::Table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,43 +25,26 @@ pub async fn appends(title: &str, entries: &[Entry], seconds: f64) -> Result<()>
     }
     println!("\n{title}: conditional appends, {seconds} s each, the median of {ROUNDS} rounds in turns");
     let mut table = Table::new();
-    let mut sync_ms = Vec::new();
+    let mut sync_times = SyncTimes::default();
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
     for callers in CALLERS {
         let load = Load { callers, warm_up: WARM_UP, measured: Duration::from_secs_f64(seconds) };
         let mut outcomes: Vec<Vec<Outcome>> = entries.iter().map(|_| Vec::new()).collect();
         for _ in 0..ROUNDS {
-            sync_ms.push(disk::sync_time(tempfile::tempdir_in(".")?.path())?.as_secs_f64() * 1e3);
+            sync_times.measure()?;
             for (entry, outcomes) in entries.iter().zip(&mut outcomes) {
                 outcomes.push(cell(entry, load).await.with_context(|| entry.name)?);
             }
         }
-        let ratios = ratios(entries, &outcomes);
+        let rates: Vec<Vec<f64>> =
+            outcomes.iter().map(|rounds| rounds.iter().map(Outcome::per_second).collect()).collect();
+        let ratios = ratios(&names, &rates);
         for ((entry, outcomes), ratio) in entries.iter().zip(outcomes).zip(ratios) {
             table.add(entry.name, &median(outcomes, Outcome::per_second), &ratio);
         }
     }
-    sync_ms.sort_by(f64::total_cmp);
-    println!(
-        "The disk syncs a page in {:.3} ms; between the rounds from {:.3} to {:.3} ms.\n\n{}",
-        sync_ms[sync_ms.len() / 2],
-        sync_ms[0],
-        sync_ms[sync_ms.len() - 1],
-        table.render()
-    );
+    println!("{sync_times}\n\n{}", table.render());
     Ok(())
-}
-
-/// For each its rate against everybody before it: the median of what it was in each round.
-fn ratios(entries: &[Entry], outcomes: &[Vec<Outcome>]) -> Vec<String> {
-    let against = |mine: usize, other: usize| {
-        let rounds = outcomes[mine].iter().zip(&outcomes[other]);
-        let ratio =
-            median(rounds.map(|(mine, other)| mine.per_second() / other.per_second()).collect(), |r| *r);
-        format!("{ratio:.2}× {}", entries[other].name)
-    };
-    (0..entries.len())
-        .map(|mine| (0..mine).map(|other| against(mine, other)).collect::<Vec<_>>().join(", "))
-        .collect()
 }
 
 /// Prints how fast each reads a log from end to end.
@@ -68,7 +52,7 @@ pub async fn reads(entries: &[Entry]) -> Result<()> {
     println!("\nAll of {EVENTS_READ} events read in order, the median of {ROUNDS} rounds in turns\n");
     let mut opened = Vec::new();
     for entry in entries {
-        let store = Opened::open(entry).await.with_context(|| entry.name)?;
+        let store = entry.open().await.with_context(|| entry.name)?;
         fill(&store.contender, EVENTS_READ).await.with_context(|| entry.name)?;
         opened.push((entry.name, store, Vec::new()));
     }
@@ -91,7 +75,7 @@ pub async fn reads(entries: &[Entry]) -> Result<()> {
 
 /// One contender on an empty folder, for as long as the load lasts.
 async fn cell(entry: &Entry, load: Load) -> Result<Outcome> {
-    let store = Opened::open(entry).await?;
+    let store = entry.open().await?;
     refuses_twice(&*store.contender).await?;
     let contender = store.contender.clone();
     let append = move |caller, number| {
@@ -148,28 +132,4 @@ pub fn tag(caller: usize, number: u64) -> String {
     key = (key ^ key >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     key = (key ^ key >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     format!("order:{:016x}", key ^ key >> 31)
-}
-
-/// The one in the middle.
-fn median<T>(mut of: Vec<T>, by: impl Fn(&T) -> f64) -> T {
-    of.sort_by(|one, other| by(one).total_cmp(&by(other)));
-    of.swap_remove(of.len() / 2)
-}
-
-/// A contender with its folder.
-struct Opened {
-    contender: Arc<dyn Contender>,
-    folder: tempfile::TempDir,
-}
-
-impl Opened {
-    async fn open(entry: &Entry) -> Result<Self> {
-        let folder = tempfile::tempdir_in(".")?;
-        Ok(Self { contender: (entry.open)(folder.path().to_owned()).await?, folder })
-    }
-
-    /// Contenders may wait for their threads and processes when dropped.
-    async fn close(self) -> Result<()> {
-        Ok(tokio::task::spawn_blocking(move || drop((self.contender, self.folder))).await?)
-    }
 }

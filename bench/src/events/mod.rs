@@ -3,7 +3,7 @@
 //! | file | what lives there |
 //! |---|---|
 //! | `growth` | one log as it grows |
-//! | `load` | the load, the rounds in turns, the tables |
+//! | `load` | the load and the tables |
 //! | `mainstay` | ours, embedded and behind its server |
 //! | `tephra` | embedded in this process |
 //! | `umadb` | a gRPC server of its own on the same cores; behind the feature `umadb` |
@@ -21,10 +21,8 @@ mod tephra;
 #[cfg(feature = "umadb")]
 pub mod umadb;
 
+pub use crate::rounds::Answer;
 use anyhow::{Result, bail};
-use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::Arc;
 
 /// What an event carries: JSON, because some of us look into it.
 pub const DATA: &str =
@@ -52,9 +50,6 @@ pub enum Callers {
     Threads,
 }
 
-/// A boxed future, so that contenders fit into one list. The box is nothing beside a sync of the disk.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
-
 /// An event store that does the work.
 pub trait Contender: Send + Sync {
     /// Tasks, unless it says otherwise.
@@ -69,24 +64,8 @@ pub trait Contender: Send + Sync {
     fn read_all(&self) -> Answer<'_, u64>;
 }
 
-/// A way to open a contender: on an empty folder of its own, for every cell anew. Dropping it ends its server.
-pub struct Entry {
-    name: &'static str,
-    open: Box<Opener>,
-}
-
-type Opener = dyn Fn(PathBuf) -> Answer<'static, Arc<dyn Contender>> + Send + Sync;
-
-impl Entry {
-    /// An entry under this name.
-    pub fn new<F, Fut>(name: &'static str, open: F) -> Self
-    where
-        F: Fn(PathBuf) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Arc<dyn Contender>>> + Send + 'static,
-    {
-        Self { name, open: Box::new(move |folder| Box::pin(open(folder))) }
-    }
-}
+/// A contender under its name.
+pub type Entry = crate::rounds::Entry<dyn Contender>;
 
 /// Those in our process.
 fn embedded() -> Vec<Entry> {

@@ -5,10 +5,11 @@
 //! - *locked*: a lock around the log from before the check until the commit. Right, and one sync of the disk each.
 
 use super::{Answer, Contender, DATA, Entry, TYPE, Verdict, load, mainstay};
+use crate::rounds;
 use anyhow::{Context, Result};
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use futures_util::TryStreamExt;
-use mainstay_testkit::postgres::{Database, Postgres, Private};
+use mainstay_testkit::postgres::{Database, Private};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio_postgres::NoTls;
@@ -37,21 +38,11 @@ const READ: &str = "SELECT position, type, data FROM events ORDER BY position";
 
 /// Prints the table, on a server of its own with fsync on.
 pub async fn run(seconds: f64) -> Result<()> {
-    let server = Arc::new(tokio::task::spawn_blocking(Postgres::private).await??);
-    let (client, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
-    tokio::spawn(connection);
-    let mut settings = Vec::new();
-    for name in ["server_version", "fsync", "synchronous_commit"] {
-        settings.push(format!(
-            "{name} {}",
-            client.query_one(&format!("SHOW {name}"), &[]).await?.get::<_, &str>(0)
-        ));
-    }
-    println!("\nPostgreSQL: {}, {CONNECTIONS} connections each", settings.join(", "));
-    let measured = load::appends("PostgreSQL", &contenders(&server), seconds).await;
-    drop(client);
-    tokio::task::spawn_blocking(move || drop(server)).await?;
-    measured
+    rounds::on_postgres(async |server, settings| {
+        println!("\nPostgreSQL: {settings}, {CONNECTIONS} connections each");
+        load::appends("PostgreSQL", &contenders(server), seconds).await
+    })
+    .await
 }
 
 /// Those on PostgreSQL, each in a database of its own.

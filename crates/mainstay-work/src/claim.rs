@@ -22,10 +22,26 @@ pub(crate) struct Wish {
     pub(crate) pool: i64,
     pub(crate) lease: i64,
     /// Lanes in groups of the same priority.
-    pub(crate) lanes: Arc<Vec<Vec<i64>>>,
+    pub(crate) lanes: Arc<Vec<Group>>,
     /// How many of the lease's items run already.
     pub(crate) running: usize,
     pub(crate) most: usize,
+}
+
+/// Lanes of the same priority.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Group {
+    pub(crate) lanes: Vec<i64>,
+    /// Everything up to this place was taken before, so it need not be passed by again. On PostgreSQL what was deleted
+    /// stays in the index for as long as anybody could still see it.
+    pub(crate) after: i64,
+}
+
+impl Group {
+    /// Groups of which nothing was taken yet.
+    pub(crate) fn all(lanes: Vec<Vec<i64>>) -> Vec<Self> {
+        lanes.into_iter().map(|lanes| Self { lanes, after: 0 }).collect()
+    }
 }
 
 /// An item that was taken.
@@ -69,6 +85,8 @@ pub(crate) struct Claimed {
     pub(crate) now_ms: i64,
     /// How the pool is set at this moment.
     pub(crate) settings: Option<Arc<Pool>>,
+    /// Up to where each group of lanes was taken.
+    pub(crate) reached: Vec<i64>,
     /// Whether there may be more that could be taken at once.
     pub(crate) is_more: bool,
     /// The rate lets the next one start so much later.
@@ -104,7 +122,8 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
     }
     let share = share(tx, wish, settings.max_parallelism as usize, most).await?;
     most = most.min(share.allowed);
-    let rows = take(tx, &wish.lanes, most).await?;
+    let (rows, reached) = take(tx, &wish.lanes, most).await?;
+    claimed.reached = reached;
     let count = rows.len();
     claimed.is_more = count == most && most > 0 && claimed.wait_ms.is_none();
     // Somebody who wants and gets nothing must be heard, but only if there is something to be had.
@@ -145,31 +164,34 @@ pub(crate) fn unpack(ids: &[u8], items: &str) -> Result<Vec<Taken>> {
     Ok(ids.zip(items).enumerate().map(|(index, (id, item))| Taken { id, item, index }).collect())
 }
 
-async fn take(tx: &Tx, lanes: &[Vec<i64>], most: usize) -> Result<Vec<(Uuid, String)>> {
+/// Takes items from the front, and tells up to where each group was taken.
+async fn take(tx: &Tx, groups: &[Group], most: usize) -> Result<(Vec<(Uuid, String)>, Vec<i64>)> {
     let mut taken: Vec<(Uuid, String)> = Vec::new();
-    for group in lanes {
+    let mut reached: Vec<i64> = groups.iter().map(|group| group.after).collect();
+    for (group, reached) in groups.iter().zip(&mut reached) {
         if taken.len() >= most {
             break;
         }
-        let mut params: Vec<Value> = vec![Value::Int((most - taken.len()) as i64)];
-        params.extend(group.iter().map(|lane| Value::Int(*lane)));
+        let mut params = vec![Value::Int((most - taken.len()) as i64), Value::Int(group.after)];
+        params.extend(group.lanes.iter().map(|lane| Value::Int(*lane)));
         let mut rows = Vec::new();
-        for row in tx.query(&take_sql(group.len()), &params).await? {
+        for row in tx.query(&take_sql(group.lanes.len()), &params).await? {
             rows.push((row.get::<i64>(0)?, uuid(row.get(1)?), row.get::<String>(2)?));
         }
         // A deletion gives its rows back in any order.
         rows.sort_unstable_by_key(|(place, _, _)| *place);
+        *reached = rows.last().map_or(*reached, |(place, _, _)| *place);
         taken.extend(rows.into_iter().map(|(_, id, item)| (id, item)));
     }
-    Ok(taken)
+    Ok((taken, reached))
 }
 
-/// `$1` how many, `$2…` the lanes.
+/// `$1` how many, `$2` after which place, `$3…` the lanes.
 fn take_sql(lanes: usize) -> String {
     let front = |lane: usize| {
         format!(
-            "SELECT place FROM mainstay_work WHERE lane = ${} AND state = 0 ORDER BY place LIMIT $1",
-            lane + 2
+            "SELECT place FROM mainstay_work WHERE lane = ${} AND state = 0 AND place > $2 ORDER BY place LIMIT $1",
+            lane + 3
         )
     };
     let places = if lanes == 1 {
@@ -228,12 +250,15 @@ impl Share {
     }
 }
 
-const IS_READY: &str = "SELECT place FROM mainstay_work WHERE lane = $1 AND state = 0 ORDER BY place LIMIT 1";
+const IS_READY: &str =
+    "SELECT place FROM mainstay_work WHERE lane = $1 AND state = 0 AND place > $2 ORDER BY place LIMIT 1";
 
-async fn is_any_ready(tx: &Tx, lanes: &[Vec<i64>]) -> Result<bool> {
-    for lane in lanes.iter().flatten() {
-        if !tx.query(IS_READY, params![*lane]).await?.is_empty() {
-            return Ok(true);
+async fn is_any_ready(tx: &Tx, groups: &[Group]) -> Result<bool> {
+    for group in groups {
+        for lane in &group.lanes {
+            if !tx.query(IS_READY, params![*lane, group.after]).await?.is_empty() {
+                return Ok(true);
+            }
         }
     }
     Ok(false)

@@ -2,7 +2,7 @@
 //!
 //! Every claim has a lease of its own, whose number is the token for all that is done about it.
 
-use crate::claim::{Held, MAX_CLAIM, Taken, Wish, claim, unpack};
+use crate::claim::{Group, Held, MAX_CLAIM, Taken, Wish, claim, unpack};
 use crate::directory::{Directory, pool_topic};
 use crate::engine::{canceled_ones, reap_in};
 use crate::enqueue::{parse, text};
@@ -284,7 +284,7 @@ async fn take(ground: &Arc<Ground>, tx: &Tx, pull: &Pull, pool: i64) -> mainstay
     }
     let lease_ms = i64::try_from(pull.lease.as_millis()).unwrap_or(i64::MAX);
     let lease = lease::take(tx, &format!("{}{}", lease::PULL, pull.worker), lease_ms).await?;
-    let wish = Wish { pool, lease, lanes: Arc::new(lanes), running: 0, most: pull.most };
+    let wish = Wish { pool, lease, lanes: Arc::new(Group::all(lanes)), running: 0, most: pull.most };
     let claimed = claim(ground, tx, &wish).await?;
     if claimed.taken.is_empty() {
         lease::give_up(tx, lease).await?;

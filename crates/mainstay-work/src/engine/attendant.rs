@@ -2,7 +2,7 @@
 
 use super::settler::{self, Done};
 use super::{Desk, Shared};
-use crate::claim::{Claimed, Held, MAX_CLAIM, Taken, Wish, claim, unpack};
+use crate::claim::{Claimed, Group, Held, MAX_CLAIM, Taken, Wish, claim, unpack};
 use crate::directory::{Directory, lanes_topic, pool_topic};
 use crate::error::{Error, Result};
 use crate::functions::{Body, Cancel};
@@ -15,12 +15,17 @@ use mainstay_store::{Listener, Tx, params};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, watch};
 
 /// How long to wait for a wake-up before looking by oneself. The keeper looks far more often, for all pools at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
+
+/// How often everything is looked at from the very front, where what was taken may still lie in the way.
+const SWEEP_EVERY: Duration = Duration::from_secs(2);
+/// How many times longer than it takes is waited for the next look.
+const SWEEP_SHARE: u32 = 20;
 
 /// Serves one pool until the engine stops and everything has ended.
 pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: Arc<Notify>) {
@@ -39,6 +44,7 @@ pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: 
         new_lanes: store.listen(lanes_topic()),
         look: shared.look.subscribe(),
         lanes: Arc::default(),
+        sweep_at: Instant::now(),
         at_once: MAX_CLAIM,
         nudge,
         shared,
@@ -58,7 +64,9 @@ struct Attendant {
     work: Listener,
     new_lanes: Listener,
     look: watch::Receiver<u64>,
-    lanes: Arc<Vec<Vec<i64>>>,
+    lanes: Arc<Vec<Group>>,
+    /// When everything is to be looked at again, from the very front.
+    sweep_at: Instant,
     at_once: usize,
     nudge: Arc<Notify>,
 }
@@ -69,6 +77,8 @@ enum Rest {
     No,
     /// There was nothing left.
     UntilWork,
+    /// There was nothing left where it looked.
+    UntilSweep,
     /// Everything that may run does.
     UntilFreed,
     /// The pool's rate.
@@ -82,7 +92,7 @@ impl Attendant {
             let lease = self.shared.lease.load(Ordering::Acquire);
             if !are_lanes_known {
                 match self.read_lanes().await {
-                    Ok(lanes) => (self.lanes, are_lanes_known) = (Arc::new(lanes), true),
+                    Ok(lanes) => (self.lanes, are_lanes_known) = (Arc::new(Group::all(lanes)), true),
                     Err(error) => {
                         self.shared.recover(lease, &error, "reading the lanes").await;
                         continue;
@@ -120,6 +130,12 @@ impl Attendant {
         if most == 0 {
             return Ok(Rest::UntilFreed);
         }
+        // Places are given out before they are committed, so somebody may come late to a place that was passed by.
+        let began = Instant::now();
+        let is_sweep = !self.shared.ground.store.is_shared() || began >= self.sweep_at;
+        if is_sweep {
+            Arc::make_mut(&mut self.lanes).iter_mut().for_each(|group| group.after = 0);
+        }
         let wish = Wish { pool: self.desk.pool, lease, lanes: self.lanes.clone(), running, most };
         let take = async |tx: Tx, (ground, wish): (Arc<Ground>, Wish)| claim(&ground, &tx, &wish).await;
         let claimed =
@@ -127,10 +143,17 @@ impl Attendant {
         if let Some(settings) = &claimed.settings {
             self.at_once = settings.max_parallelism as usize;
         }
+        for (group, reached) in Arc::make_mut(&mut self.lanes).iter_mut().zip(&claimed.reached) {
+            group.after = *reached;
+        }
+        if is_sweep {
+            self.sweep_at = Instant::now() + SWEEP_EVERY.max(began.elapsed() * SWEEP_SHARE);
+        }
         let rest = match claimed.wait_ms {
             Some(wait_ms) if !claimed.is_more => Rest::For(Duration::from_millis(wait_ms as u64)),
             _ if claimed.is_more => Rest::No,
-            _ => Rest::UntilWork,
+            _ if is_sweep => Rest::UntilWork,
+            _ => Rest::UntilSweep,
         };
         self.hand_out(claimed);
         Ok(rest)
@@ -234,12 +257,16 @@ impl Attendant {
                 }
             }
             Rest::For(wait) => self.shared.pause(wait).await,
-            Rest::UntilWork => {
+            Rest::UntilWork | Rest::UntilSweep => {
+                let until = match rest {
+                    Rest::UntilSweep => self.sweep_at.saturating_duration_since(Instant::now()),
+                    _ => LOOK_AGAIN,
+                };
                 // Once everything has ended, a last look gives back what others may use.
                 let is_busy = self.desk.running.load(Ordering::Acquire) > 0;
                 tokio::select! {
-                    _ = self.work.woken(LOOK_AGAIN) => {}
-                    _ = self.new_lanes.woken(LOOK_AGAIN) => *are_lanes_known = false,
+                    _ = self.work.woken(until) => {}
+                    is_new = self.new_lanes.woken(until) => *are_lanes_known &= !is_new,
                     () = self.nudge.notified() => {}
                     () = freed, if is_busy => {}
                     () = self.shared.stopped() => {}

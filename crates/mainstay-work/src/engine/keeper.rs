@@ -86,19 +86,22 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
 }
 
 async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>>) -> Result<(), Error> {
-    let extend = async |tx: Tx, (lease, for_ms): (i64, i64)| {
+    // While items are taken, attendants look by themselves, and looking costs the more the longer a snapshot is open.
+    let taken = shared.ground.figures.taken.get();
+    let is_quiet = shared.taken.swap(taken, Ordering::Relaxed) == taken;
+    let extend = async |tx: Tx, (lease, for_ms, is_quiet): (i64, i64, bool)| {
         let is_ours = lease::extend(&tx, lease, for_ms).await?;
         let expired = lease::expired(&tx).await?;
         let mut pools: Vec<(i64, String)> = Vec::new();
         for row in tx.query(POOLS, &[]).await? {
             pools.push((row.get(0)?, row.get(1)?));
         }
-        let ready = tx.query(READY, &[]).await?;
+        let ready = if is_quiet { tx.query(READY, &[]).await? } else { Vec::new() };
         let ready = ready.iter().map(|row| row.get(0)).collect::<mainstay_store::Result<Vec<i64>>>()?;
         Ok((is_ours, expired, pools, ready))
     };
     let (is_ours, expired, pools, ready) =
-        shared.ground.store.transact_with((lease, shared.ground.lease_ms), extend).await?;
+        shared.ground.store.transact_with((lease, shared.ground.lease_ms, is_quiet), extend).await?;
     if !is_ours {
         return Err(Error::LeaseLost(lease));
     }

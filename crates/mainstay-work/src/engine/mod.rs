@@ -20,7 +20,7 @@ use crate::next::Outcome;
 use crate::work::Ground;
 use mainstay_store::Tx;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     look: watch::Sender<u64>,
     /// What runs here.
     running: Mutex<HashMap<Uuid, Cancel>>,
+    /// How many items had been taken when the keeper last looked.
+    taken: AtomicU64,
     /// The pools that are attended, and how their attendants are told that there is something to do.
     pools: Mutex<HashMap<i64, Arc<Notify>>>,
 }
@@ -83,6 +85,7 @@ impl Engine {
             stop: watch::Sender::new(false),
             look: watch::Sender::new(0),
             running: Mutex::default(),
+            taken: AtomicU64::new(u64::MAX),
             pools: Mutex::default(),
         });
         let tasks: Arc<Mutex<JoinSet<()>>> = Arc::default();

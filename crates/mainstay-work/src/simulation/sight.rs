@@ -137,6 +137,11 @@ impl Sight {
         self.waiting.is_empty() && self.batches.is_empty() && self.keys.is_empty() && self.marks.is_empty()
     }
 
+    /// What somebody works on.
+    pub(super) fn held(&self) -> impl Iterator<Item = Uuid> {
+        self.held.iter().map(|one| one.taken.id)
+    }
+
     /// What cancelling an item should answer.
     pub(super) fn canceling(&self, id: Uuid) -> Option<Canceled> {
         let is_waiting = self.waiting.iter().any(|one| one.id == id);
@@ -162,7 +167,29 @@ impl Sight {
         self.check_places(known)?;
         self.check_ends(known, before)?;
         self.check_keys(known)?;
+        self.check_lost(before)?;
         self.check_counts()
+    }
+
+    /// What a lease that is over had taken: an action was carried out, as far as anybody knows, and a mutation was not.
+    fn check_lost(&self, before: &Self) -> std::result::Result<(), String> {
+        for one in before.held.iter().filter(|one| !self.leases.contains(&one.lease)) {
+            let (id, item) = (one.taken.id, &one.taken.item);
+            let counted = item.attempts + u32::from(["act", "told_away"].contains(&item.function.as_str()));
+            let goes_on = self.waiting.iter().find(|waiting| waiting.id == id);
+            let is_right = match (goes_on, self.ended.get(&id)) {
+                (Some(waiting), None) => waiting.item.attempts == counted,
+                (None, Some(ended)) => ended.state == 2 || (ended.state == 1 && counted > item.attempts),
+                _ => false,
+            };
+            must!(is_right, "{item:?} was lost, and became {goes_on:?}, {:?}", self.ended.get(&id));
+        }
+        Ok(())
+    }
+
+    /// Whether an item ended because it was cancelled.
+    pub(super) fn is_canceled(&self, id: Uuid) -> bool {
+        self.ended.get(&id).is_some_and(|ended| ended.state == 2)
     }
 
     /// Every item is in one place, and nothing else is anywhere.

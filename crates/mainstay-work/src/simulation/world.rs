@@ -2,7 +2,7 @@
 
 use super::shop::{FIRST_POOL, POOLS, TABLES, any_item, functions};
 use super::sight::{Known, Sight};
-use crate::claim::{Held, Taken, Wish, claim};
+use crate::claim::{Group, Held, Taken, Wish, claim};
 use crate::directory::Directory;
 use crate::engine::parts::{Blame, adjust, blame, make_ready, reap_in, tidy};
 use crate::enqueue::parse;
@@ -12,7 +12,7 @@ use crate::settle::{Ending, Plan, Settlement, settle};
 use crate::work::Ground;
 use crate::{COMPONENT, Canceled, Error, Failure, LetterFilter, NewWork, Pool, Work, lease};
 use mainstay_core::clock::{Clock, ManualClock};
-use mainstay_core::failpoints::Failpoints;
+use mainstay_core::failpoints::{Action, Failpoints};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_store::{Options, Tx};
 use serde_json::value::RawValue;
@@ -96,6 +96,9 @@ pub(super) struct World {
     leases: BTreeMap<i64, i64>,
     known: BTreeMap<Uuid, Known>,
     dedupe: BTreeMap<(usize, String), (Uuid, i64)>,
+    /// What was just ended by somebody who had heard that it is to stop.
+    stopped: Vec<Uuid>,
+    is_fenced: bool,
     before: Sight,
     tally: Tally,
 }
@@ -134,6 +137,8 @@ impl World {
             leases: BTreeMap::new(),
             known: BTreeMap::new(),
             dedupe: BTreeMap::new(),
+            stopped: Vec::new(),
+            is_fenced: true,
             before: Sight::default(),
             tally: Tally::default(),
         };
@@ -145,8 +150,10 @@ impl World {
         world
     }
 
-    pub(super) fn failpoints(&self) -> Failpoints {
-        self.work.store().failpoints().clone()
+    /// Lets whoever lost its lease go on.
+    pub(super) fn take_fence_away(&mut self) {
+        self.is_fenced = false;
+        self.work.store().failpoints().arm("work.fence", Action::Error, 0, u64::MAX);
     }
 
     /// Looks at everything, and remembers it.
@@ -154,6 +161,9 @@ impl World {
         let sight = Sight::of(&self.work, self.clock.now_ms(), &self.before).await;
         sight.learn(&mut self.known);
         sight.check(&self.known, &self.before)?;
+        if let Some(going) = self.stopped.drain(..).find(|id| !sight.is_canceled(*id)) {
+            return Err(format!("{going} was to stop, and did not"));
+        }
         self.before = sight;
         Ok(())
     }
@@ -308,9 +318,12 @@ impl World {
 
     async fn cancel(&mut self) -> Verdict<String> {
         // Tellings are left alone: whether they arrive is looked at.
-        let of_users: Vec<Uuid> =
-            self.known.iter().filter(|(_, known)| known.completes.is_none()).map(|(id, _)| *id).collect();
-        let Some(id) = of_users.get(self.random.below(of_users.len() as u64) as usize).copied() else {
+        let is_of_user = |id: &Uuid| self.known[id].completes.is_none();
+        let ids: Vec<Uuid> = match self.random.below(2) {
+            0 => self.before.held().filter(is_of_user).collect(),
+            _ => self.known.keys().copied().filter(is_of_user).collect(),
+        };
+        let Some(id) = ids.get(self.random.below(ids.len() as u64) as usize).copied() else {
             return Ok("nothing to cancel".to_owned());
         };
         let answer = self.work.cancel(&crate::enqueue::text(id)).await.map_err(said)?;
@@ -360,7 +373,7 @@ impl World {
         let take = move |tx: Tx, ground: Arc<Ground>| async move {
             let number = ground.directory.pool(&tx, POOLS[pool].0).await??;
             let lanes = Directory::lanes_of(&tx, number, |function| function != cannot).await?;
-            let wish = Wish { pool: number, lease, lanes: Arc::new(lanes), running, most };
+            let wish = Wish { pool: number, lease, lanes: Arc::new(Group::all(lanes)), running, most };
             claim(&ground, &tx, &wish).await
         };
         let claimed = self.work.store().transact_with(self.ground.clone(), take).await;
@@ -457,10 +470,13 @@ impl World {
                 _ => return Err(format!("ending {count} under {lease}: {error}")),
             }
         }
-        if self.is_over(lease) {
+        // Without the fence, the tables must tell.
+        if self.is_over(lease) && self.is_fenced {
             return Err(format!("{count} were ended under {lease}, which is over"));
         }
         self.tally.settled += count as u64;
+        let stopped = done.iter().filter(|(_, ending)| ending.cancel.is_asked());
+        self.stopped.extend(stopped.map(|(_, ending)| ending.taken.id));
         let ids: BTreeSet<Uuid> = done.iter().map(|(_, ending)| ending.taken.id).collect();
         for hand in &mut self.workers[worker].hands {
             let (ended, left) = std::mem::take(&mut hand.items)

@@ -3,7 +3,9 @@
 
 mod asking;
 mod bench_of_tools;
+mod crash;
 mod http;
+mod ledger;
 mod pools;
 mod pull_workers;
 mod running;

@@ -1,7 +1,7 @@
 //! How items run: order, priority, parallelism, rate, pull workers and letters.
 
 use crate::bench_of_tools::{Diary, ended, item, open, retry, shop};
-use mainstay_testkit::stores::for_each_store;
+use mainstay_testkit::stores::{Kind, for_each_kind, for_each_store};
 use mainstay_work::{
     Call, Failure, Functions, LetterFilter, LetterStatus, Native, NewWork, Pool, Pull, State, Work,
 };
@@ -159,6 +159,36 @@ fn letters_are_listed_retried_ignored_and_purged() {
         assert_eq!(work.retry_letters(LetterFilter::default()).await.unwrap(), 2);
         assert_eq!(work.letter("nonsense").await.unwrap_err().code(), "DEAD_LETTER_NOT_FOUND");
         assert!(work.purge_letters(i64::MAX).await.unwrap() >= 4);
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
+/// On PostgreSQL; on SQLite places are given out in the order of commits.
+#[test]
+fn whoever_is_committed_late_at_a_place_that_was_passed_by_is_found() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let engine = work.start().await.unwrap();
+        let (mut client, connection) =
+            tokio_postgres::connect(place.url(), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        // The lane is there already, so nobody waits for whoever makes it.
+        let first = work.enqueue(item("note", "first")).await.unwrap().work_id;
+        ended(&work, &first).await;
+        let lender = client.transaction().await.unwrap();
+        let own = work.clone();
+        let lent = store
+            .lend(&lender, async move |tx| own.enqueue_in(&tx, [item("note", "late")]).map_err(Into::into));
+        let lent = lent.await.unwrap();
+        let second = work.enqueue(item("note", "second")).await.unwrap().work_id;
+        ended(&work, &second).await;
+        // Without a wake-up: its node may die between its commit and that.
+        let late = lent.value().work_ids()[0].clone();
+        lender.commit().await.unwrap();
+        drop(lent);
+        ended(&work, &late).await;
+        assert_eq!(diary.entries(), ["first#1", "second#1", "late#1"]);
         engine.stop(Duration::from_secs(5)).await.unwrap();
     });
 }

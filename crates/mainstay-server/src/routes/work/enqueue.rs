@@ -4,7 +4,7 @@ use super::problem::about;
 use super::{Shop, given, needed, schema};
 use crate::{Answer, Json, Path, Problem, Trace};
 use mainstay_core::trace::TraceContext;
-use mainstay_work::{Enqueued, Error, NewWork, RetryPolicy};
+use mainstay_work::{Enqueued, NewWork, RetryPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -134,7 +134,7 @@ impl Asked {
             item = item.tell(function);
         }
         if let Some(context) = &self.context {
-            item = item.context(context).map_err(Error::from)?;
+            item = item.context(context)?;
         }
         if let Some(dedupe) = self.dedupe {
             item = item.dedupe(dedupe.key, Duration::from_millis(dedupe.window_ms));

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 /// An item, or a batch of them.
 #[derive(ToSchema, Serialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "only described, never made")]
 pub(super) enum EnqueueWork {
     One(NewWork),
     Many(NewWorkBatch),

@@ -31,6 +31,9 @@ struct Shared {
     statements: Arc<Statements>,
     begin: Option<Begin>,
     is_begun: OnceCell<()>,
+    /// Held while a statement is prepared, which takes a round trip the first time: whoever began later waits, so that
+    /// operations are sent in the order they were begun.
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// How a transaction is opened, when its first operation asks for it.
@@ -94,7 +97,9 @@ impl Handle {
             wakes: BTreeSet::new(),
             after_commit: Vec::new(),
         };
-        Self(Arc::new(Shared { state: Mutex::new(state), statements, begin, is_begun: OnceCell::new() }))
+        let state = Mutex::new(state);
+        let (is_begun, turn) = (OnceCell::new(), tokio::sync::Mutex::default());
+        Self(Arc::new(Shared { state, statements, begin, is_begun, turn }))
     }
 
     /// Whether an operation is on its way.
@@ -198,7 +203,9 @@ impl Handle {
         rows: &[P],
         wanted: Yield,
     ) -> std::result::Result<Done, Problem> {
+        let turn = self.0.turn.lock().await;
         let prepared = connection.prepare_cached(&statement.text).await?;
+        drop(turn);
         // Preparing took a while; in a task that outlived its transaction the statement would commit by itself.
         if self.state().link.is_none() {
             return Err(Error::TransactionClosed.into());
