@@ -16,6 +16,11 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than any server lets a request take by default.
 const ANSWER: Duration = Duration::from_secs(60);
 
+/// A text as a part of a path, where a plus is a plus.
+pub(crate) fn segment(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
 /// A server, as verbs see it.
 pub(crate) struct Remote {
     agent: Agent,

@@ -29,7 +29,6 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Work> {
 
 /// Opens the work of a store for somebody who asks for things to be done, and knows the pools and functions of the
 /// configuration although no server was there yet.
-#[expect(dead_code, reason = "the verbs come next")]
 pub(crate) async fn open_to_ask(config: &Config, store: &Store) -> Result<Work> {
     let work = Work::open(store, Functions::new()).await?;
     for pool in config.pools() {

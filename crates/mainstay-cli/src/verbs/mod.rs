@@ -12,6 +12,7 @@ mod restore;
 mod serve;
 mod token;
 mod verify;
+mod work;
 
 use crate::arguments::Global;
 use crate::config::Config;
@@ -28,6 +29,7 @@ pub(crate) enum Verb {
     Demo(demo::Demo),
     Migrate(migrate::Migrate),
     Events(events::Events),
+    Work(work::Work),
     Token(token::Token),
     Verify(verify::Verify),
     Backup(backup::Backup),
@@ -45,6 +47,7 @@ impl Verb {
             Self::Demo(verb) => block_on(verb.run(global)),
             Self::Migrate(verb) => block_on(verb.run(global)),
             Self::Events(verb) => block_on(verb.run(global)),
+            Self::Work(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
             Self::Verify(verb) => block_on(verb.run(global)),
             Self::Backup(verb) => block_on(verb.run(global)),

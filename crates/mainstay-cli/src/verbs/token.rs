@@ -153,7 +153,7 @@ fn table(tokens: &[Row]) -> String {
 }
 
 /// A time as people write it: a whole number and a unit.
-fn life(text: &str) -> std::result::Result<Duration, String> {
+pub(super) fn life(text: &str) -> std::result::Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time such as 90s, 30m, 12h, 30d or 52w");
     let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let unit = match &text[digits.len()..] {

@@ -16,3 +16,4 @@ mod reference;
 mod serve;
 mod serve_work;
 mod serving;
+mod work;

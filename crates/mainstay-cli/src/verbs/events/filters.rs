@@ -62,7 +62,7 @@ pub(super) fn stream(text: &str) -> Result<(String, String)> {
 }
 
 /// A moment as people or programs write it, in milliseconds since the epoch.
-pub(super) fn moment(text: &str) -> std::result::Result<i64, String> {
+pub(in crate::verbs) fn moment(text: &str) -> std::result::Result<i64, String> {
     if let Ok(millis) = text.parse() {
         return Ok(millis);
     }

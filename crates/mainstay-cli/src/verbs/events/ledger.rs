@@ -4,7 +4,7 @@
 use crate::Result;
 use crate::arguments::Global;
 use crate::reach::Reached;
-use crate::remote::Remote;
+use crate::remote::{Remote, segment};
 use crate::verbs::refuse_missing;
 use mainstay::events::{self, Append, Appended, Event, Log, Selection};
 use serde::Deserialize;
@@ -136,11 +136,6 @@ pub(super) fn address(
         }
     }
     format!("{route}?{}", query.extend_pairs(others).finish())
-}
-
-/// A text as a part of a path, where a plus is a plus.
-fn segment(text: &str) -> String {
-    form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
 /// An event as a line of JSON.

@@ -15,6 +15,8 @@ mod read;
 mod shown;
 mod sse;
 
+pub(super) use filters::moment;
+
 use crate::Result;
 use crate::arguments::Global;
 use clap::{Args, Subcommand};

@@ -1,0 +1,48 @@
+//! `mainstay work crons`.
+
+use super::shop::Shop;
+use super::shown;
+use crate::arguments::Global;
+use crate::{Result, output};
+use clap::Args;
+
+/// List the crons and when they are due, or let one rest, go on or be gone
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").args(["pause", "resume", "remove"]))]
+pub(super) struct Crons {
+    /// Let this one rest
+    #[arg(long, value_name = "NAME")]
+    pause: Option<String>,
+    /// Let this one go on from its next tick
+    #[arg(long, value_name = "NAME")]
+    resume: Option<String>,
+    /// Remove this one; what it has enqueued stays
+    #[arg(long, value_name = "NAME")]
+    remove: Option<String>,
+}
+
+impl Crons {
+    pub(super) async fn run(&self, global: &Global) -> Result<()> {
+        let shop = Shop::reach_existing(global).await?;
+        let done = shop.with(async |shop| match (&self.pause, &self.resume, &self.remove) {
+            (Some(name), ..) => shop.pause_cron(name, true).await,
+            (_, Some(name), _) => shop.pause_cron(name, false).await,
+            (.., Some(name)) => shop.remove_cron(name).await,
+            _ => shop.crons().await,
+        });
+        let done = done.await?;
+        if global.json {
+            return output::print_json(&done);
+        }
+        match done["crons"].as_array() {
+            Some(crons) if crons.is_empty() => eprintln!("There are no crons."),
+            Some(crons) => return output::print(&shown::crons(crons)),
+            None if self.remove.is_some() => eprintln!("{} is gone.", shown::text(&done["name"])),
+            None if self.pause.is_some() => eprintln!("{} rests.", shown::text(&done["name"])),
+            None => {
+                eprintln!("{} goes on at {}.", shown::text(&done["name"]), shown::moment(&done["nextAt"]))
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! `mainstay work`: the workshop from the command line.
+//!
+//! - `enqueue`, `items`, `pools`, `letters`, `crons`, `run`: the verbs
+//! - `shop`: work in the store, or at the server that holds it
+//! - `shown`: what people get to see
+
+mod crons;
+mod enqueue;
+mod items;
+mod letters;
+mod pools;
+mod run;
+mod shop;
+mod shown;
+
+use crate::arguments::Global;
+use crate::{Error, Result};
+use clap::{Args, Subcommand};
+use serde_json::value::RawValue;
+use std::time::Duration;
+
+/// Put work into pools, look after it, and deal with what failed
+///
+/// Works on the store, or through the server that holds it. It is a running `mainstay serve`, a node of your own or a
+/// pull worker that carries work out.
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+pub(crate) struct Work {
+    #[command(subcommand)]
+    verb: WorkVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum WorkVerb {
+    Enqueue(Box<enqueue::Enqueue>),
+    List(items::List),
+    Show(items::Show),
+    Cancel(items::Cancel),
+    Pools(pools::Pools),
+    Pause(pools::Pause),
+    Resume(pools::Resume),
+    Letters(letters::Letters),
+    Retry(letters::Retry),
+    Ignore(letters::Ignore),
+    Crons(crons::Crons),
+    Run(run::Run),
+}
+
+impl Work {
+    pub(crate) async fn run(&self, global: &Global) -> Result<()> {
+        match &self.verb {
+            WorkVerb::Enqueue(verb) => verb.run(global).await,
+            WorkVerb::List(verb) => verb.run(global).await,
+            WorkVerb::Show(verb) => verb.run(global).await,
+            WorkVerb::Cancel(verb) => verb.run(global).await,
+            WorkVerb::Pools(verb) => verb.run(global).await,
+            WorkVerb::Pause(verb) => verb.run(global).await,
+            WorkVerb::Resume(verb) => verb.run(global).await,
+            WorkVerb::Letters(verb) => verb.run(global).await,
+            WorkVerb::Retry(verb) => verb.run(global).await,
+            WorkVerb::Ignore(verb) => verb.run(global).await,
+            WorkVerb::Crons(verb) => verb.run(global).await,
+            WorkVerb::Run(verb) => verb.run(global).await,
+        }
+    }
+}
+
+/// The JSON that a flag was given, as it was written.
+fn raw(flag: &str, text: &str) -> Result<Box<RawValue>> {
+    serde_json::from_str(text).map_err(|error| Error::Argument(format!("{flag}: {error}")))
+}
+
+/// A time as people write it, down to milliseconds.
+fn span(text: &str) -> std::result::Result<Duration, String> {
+    let millis = text.strip_suffix("ms").and_then(|digits| digits.parse().ok()).map(Duration::from_millis);
+    let wrong = || format!("{text:?} is not a time such as 250ms, 90s, 30m, 12h or 30d");
+    millis.or_else(|| super::token::life(text).ok()).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_go_down_to_milliseconds() {
+        assert_eq!(span("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(span("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "ms", "1.5s", "-1ms", "5"] {
+            assert!(span(bad).unwrap_err().contains("250ms, 90s"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `mainstay work run`.
+
+use super::shop::Shop;
+use super::{raw, span};
+use crate::arguments::Global;
+use crate::{Result, output};
+use clap::Args;
+use mainstay::work::RunOptions;
+use serde_json::json;
+use std::time::Duration;
+
+/// Run an action until it succeeds, and print the id of the run
+///
+/// `mainstay work show` tells what became of it, `mainstay work cancel` ends it.
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// The action
+    function: String,
+    /// What it is called with
+    #[arg(long, value_name = "JSON", default_value = "null")]
+    args: String,
+    /// How often it is tried again: 4 means five executions
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    max_failures: u32,
+    /// How long the first wait is
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "250ms")]
+    initial_backoff: Duration,
+    /// What each wait is multiplied with
+    #[arg(long, value_name = "N", default_value_t = 2.0)]
+    base: f64,
+    /// The function that is told how it ended
+    #[arg(long, value_name = "FUNCTION")]
+    on_complete: Option<String>,
+    /// What it is told beside
+    #[arg(long, value_name = "JSON")]
+    context: Option<String>,
+}
+
+impl Run {
+    pub(super) async fn run(&self, global: &Global) -> Result<()> {
+        let args = raw("--args", &self.args)?;
+        let context = self.context.as_deref().map(|text| raw("--context", text)).transpose()?;
+        let options = RunOptions {
+            max_failures: self.max_failures,
+            initial_backoff_ms: self.initial_backoff.as_millis() as u64,
+            base: self.base,
+            on_complete: self.on_complete.clone(),
+            context: context.clone(),
+            trace: None,
+        };
+        let body = json!({
+            "function": self.function, "args": args, "maxFailures": options.max_failures,
+            "initialBackoffMs": options.initial_backoff_ms, "base": options.base, "onComplete": self.on_complete,
+            "context": context,
+        });
+        let shop = Shop::reach(global).await?;
+        let run = async |shop: &Shop| shop.run(&self.function, &args, options, &body).await;
+        let started = shop.with(run).await?;
+        if global.json {
+            return output::print_json(&started);
+        }
+        output::print(&format!("{}\n", started["runId"].as_str().unwrap_or_default()))
+    }
+}

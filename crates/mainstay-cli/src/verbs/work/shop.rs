@@ -1,0 +1,264 @@
+//! Work in the store, or at the server that holds it. What comes back is JSON, alike from both.
+
+use crate::Result;
+use crate::arguments::Global;
+use crate::reach::Reached;
+use crate::remote::{Remote, segment};
+use crate::verbs::refuse_missing;
+use crate::workshop;
+use mainstay::work::{Error, Functions, LetterFilter, LetterStatus, NewWork, RunOptions, Work};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// Work, wherever it is.
+pub(super) enum Shop {
+    Store(Work),
+    Server(Remote),
+}
+
+impl Shop {
+    /// For whoever asks for something to be done. A store that is opened for this knows the pools and functions of the
+    /// configuration.
+    pub(super) async fn reach(global: &Global) -> Result<Self> {
+        let store = match global.reach().await? {
+            Reached::Server(server) => return Ok(Self::Server(server)),
+            Reached::Store(store) => store,
+        };
+        match workshop::open_to_ask(&global.load()?, &store).await {
+            Ok(work) => Ok(Self::Store(work)),
+            Err(error) => {
+                store.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// For whoever looks: makes no store where there is none.
+    pub(super) async fn reach_existing(global: &Global) -> Result<Self> {
+        if global.server.is_none() {
+            refuse_missing(&global.load()?)?;
+        }
+        match global.reach().await? {
+            Reached::Server(server) => Ok(Self::Server(server)),
+            Reached::Store(store) => match Work::open(&store, Functions::new()).await {
+                Ok(work) => Ok(Self::Store(work)),
+                Err(error) => {
+                    store.close().await;
+                    Err(error.into())
+                }
+            },
+        }
+    }
+
+    /// Does something, and leaves the store in order whatever comes of it.
+    pub(super) async fn with<T>(self, act: impl AsyncFnOnce(&Self) -> Result<T>) -> Result<T> {
+        let done = act(&self).await;
+        if let Self::Store(work) = self {
+            work.store().clone().close().await;
+        }
+        done
+    }
+
+    pub(super) async fn enqueue(&self, pool: &str, item: NewWork, body: &Value) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json!({ "work": [work.enqueue(item).await?] })),
+            Self::Server(server) => server.post(&format!("/v1/pools/{}/work", segment(pool)), body),
+        }
+    }
+
+    pub(super) async fn run(
+        &self,
+        function: &str,
+        args: &RawValue,
+        options: RunOptions,
+        body: &Value,
+    ) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json!({ "runId": work.run(function, args, options).await? })),
+            Self::Server(server) => server.post("/v1/runs", body),
+        }
+    }
+
+    pub(super) async fn pending(&self, pool: &str, limit: usize) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json!({ "work": work.pending(pool, limit).await? })),
+            Self::Server(server) => server.get(&format!("/v1/pools/{}/work?limit={limit}", segment(pool))),
+        }
+    }
+
+    pub(super) async fn show(&self, id: &str) -> Result<Value> {
+        match self {
+            Self::Store(work) => {
+                let status = work.status(id).await?;
+                let mut found = json!({ "found": status.is_some() });
+                if let (Some(status), Some(found)) = (status, found.as_object_mut()) {
+                    found.extend(json(&status).as_object().cloned().unwrap_or_default());
+                }
+                Ok(found)
+            }
+            Self::Server(server) => server.get(&format!("/v1/work/{}", segment(id))),
+        }
+    }
+
+    pub(super) async fn cancel(&self, id: &str) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json!({ "workId": id, "canceled": work.cancel(id).await? })),
+            Self::Server(server) => server.delete(&format!("/v1/work/{}", segment(id))),
+        }
+    }
+
+    pub(super) async fn pools(&self) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json!({ "pools": work.pools().await? })),
+            Self::Server(server) => server.get("/v1/pools"),
+        }
+    }
+
+    pub(super) async fn pool(&self, pool: &str) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json(&work.pool_status(pool).await?)),
+            Self::Server(server) => server.get(&format!("/v1/pools/{}", segment(pool))),
+        }
+    }
+
+    pub(super) async fn set_paused(&self, pool: &str, is_paused: bool) -> Result<Value> {
+        match self {
+            Self::Store(work) => {
+                if is_paused { work.pause(pool).await } else { work.resume(pool).await }?;
+                self.pool(pool).await
+            }
+            Self::Server(server) => {
+                let verb = if is_paused { "pause" } else { "resume" };
+                server.post(&format!("/v1/pools/{}/{verb}", segment(pool)), &json!({}))
+            }
+        }
+    }
+
+    pub(super) async fn crons(&self) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json!({ "crons": work.crons().await? })),
+            Self::Server(server) => server.get("/v1/crons"),
+        }
+    }
+
+    pub(super) async fn pause_cron(&self, name: &str, is_paused: bool) -> Result<Value> {
+        match self {
+            Self::Store(work) => {
+                work.pause_cron(name, is_paused).await?;
+                let cron = work.crons().await?.into_iter().find(|cron| cron.name == name);
+                Ok(json(&cron.ok_or_else(|| Error::UnknownCron(name.to_owned()))?))
+            }
+            Self::Server(server) => {
+                let verb = if is_paused { "pause" } else { "resume" };
+                server.post(&format!("/v1/crons/{}/{verb}", segment(name)), &json!({}))
+            }
+        }
+    }
+
+    pub(super) async fn remove_cron(&self, name: &str) -> Result<Value> {
+        match self {
+            Self::Store(work) => {
+                work.remove_cron(name).await?;
+                Ok(json!({ "name": name }))
+            }
+            Self::Server(server) => server.delete(&format!("/v1/crons/{}", segment(name))),
+        }
+    }
+
+    pub(super) async fn letters(&self, which: &Which, limit: usize) -> Result<Value> {
+        match self {
+            Self::Store(work) => {
+                let letters = work.letters(which.filter(), limit).await?;
+                Ok(json!({ "letters": letters }))
+            }
+            Self::Server(server) => {
+                let mut query = form_urlencoded::Serializer::new(format!("limit={limit}"));
+                query.append_pair("status", which.status_name());
+                for (name, value) in [("pool", &which.pool), ("function", &which.function)] {
+                    if let Some(value) = value {
+                        query.append_pair(name, value);
+                    }
+                }
+                server.get(&format!("/admin/letters?{}", query.finish()))
+            }
+        }
+    }
+
+    pub(super) async fn letter(&self, id: &str) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json(&work.letter(id).await?)),
+            Self::Server(server) => server.get(&format!("/admin/letters/{}", segment(id))),
+        }
+    }
+
+    pub(super) async fn retry_letter(&self, id: &str) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json!({ "workId": id, "retriedAs": work.retry_letter(id).await? })),
+            Self::Server(server) => server.post(&format!("/admin/letters/{}/retry", segment(id)), &json!({})),
+        }
+    }
+
+    pub(super) async fn retry_letters(&self, which: &Which, limit: usize) -> Result<Value> {
+        match self {
+            Self::Store(work) => {
+                let filter = LetterFilter { after: Some(0), ..which.filter() };
+                let letters = work.letters(filter, limit).await?;
+                let is_more = letters.len() == limit;
+                let mut retried = Vec::new();
+                for letter in letters {
+                    let retried_as = work.retry_letter(&letter.work_id).await?;
+                    retried.push(json!({ "workId": letter.work_id, "retriedAs": retried_as }));
+                }
+                Ok(json!({ "retried": retried, "isMore": is_more }))
+            }
+            Self::Server(server) => {
+                let filter = json!({ "pool": which.pool, "function": which.function });
+                server.post("/admin/letters/retry", &json!({ "filter": filter, "limit": limit }))
+            }
+        }
+    }
+
+    pub(super) async fn ignore_letter(&self, id: &str) -> Result<Value> {
+        match self {
+            Self::Store(work) => {
+                work.ignore_letter(id).await?;
+                Ok(json(&work.letter(id).await?))
+            }
+            Self::Server(server) => {
+                server.post(&format!("/admin/letters/{}/ignore", segment(id)), &json!({}))
+            }
+        }
+    }
+}
+
+/// Which letters.
+#[derive(Debug, Default)]
+pub(super) struct Which {
+    pub(super) status: Option<LetterStatus>,
+    pub(super) pool: Option<String>,
+    pub(super) function: Option<String>,
+}
+
+impl Which {
+    fn filter(&self) -> LetterFilter {
+        LetterFilter {
+            status: self.status,
+            pool: self.pool.clone(),
+            function: self.function.clone(),
+            ..LetterFilter::default()
+        }
+    }
+
+    fn status_name(&self) -> &'static str {
+        match self.status.unwrap_or(LetterStatus::Pending) {
+            LetterStatus::Pending => "pending",
+            LetterStatus::Retried => "retried",
+            LetterStatus::Ignored => "ignored",
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("our own types have string keys and finite numbers")
+}

@@ -1,0 +1,215 @@
+//! What people get to see of work.
+
+use crate::output::table;
+use serde_json::Value;
+
+/// The longest cell of a table that is shown whole.
+const LONGEST: usize = 40;
+/// An error is what a letter is looked at for.
+const LONGEST_ERROR: usize = 100;
+
+/// A text that fits, and does nothing to the terminal it is shown on.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => plain(text),
+        other => plain(&other.to_string()),
+    }
+}
+
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+fn short(value: &Value, most: usize) -> String {
+    let whole = text(value);
+    let is_long = whole.chars().count() > most;
+    if is_long { whole.chars().take(most - 1).chain(['…']).collect() } else { whole }
+}
+
+/// A moment in milliseconds since the epoch.
+pub(super) fn moment(value: &Value) -> String {
+    match value.as_i64().map(jiff::Timestamp::from_millisecond) {
+        Some(Ok(moment)) => format!("{moment:.3}"),
+        Some(Err(_)) => "never".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+/// A while in milliseconds.
+fn age(value: &Value) -> String {
+    match value.as_u64() {
+        None => "-".to_owned(),
+        Some(ms @ ..1_000) => format!("{ms} ms"),
+        Some(ms @ ..120_000) => format!("{:.1} s", ms as f64 / 1e3),
+        Some(ms @ ..7_200_000) => format!("{:.1} min", ms as f64 / 60e3),
+        Some(ms) => format!("{:.1} h", ms as f64 / 3_600e3),
+    }
+}
+
+pub(super) fn items(items: &[Value]) -> String {
+    let row = |item: &Value| {
+        [
+            text(&item["workId"]),
+            text(&item["function"]),
+            text(&item["native"]),
+            short(&item["key"], LONGEST),
+            text(&item["attempts"]),
+            moment(&item["enqueuedAt"]),
+            moment(&item["dueAt"]),
+        ]
+    };
+    let rows: Vec<_> = items.iter().map(row).collect();
+    table(["WORK ID", "FUNCTION", "STATE", "KEY", "ATTEMPTS", "ENQUEUED", "DUE"], &rows)
+}
+
+pub(super) fn item(item: &Value) -> String {
+    let result = &item["result"];
+    lines(&[
+        ("work", text(&item["workId"])),
+        ("pool", text(&item["pool"])),
+        ("function", text(&item["function"])),
+        ("state", format!("{} ({})", text(&item["state"]), text(&item["native"]))),
+        ("attempts", text(&item["attempts"])),
+        ("key", text(&item["key"])),
+        ("context", text(&item["context"])),
+        ("enqueued", moment(&item["enqueuedAt"])),
+        ("due", moment(&item["dueAt"])),
+        ("ended", moment(&item["endedAt"])),
+        ("last error", text(&item["lastError"])),
+        ("returned", text(result.get("returnValue").unwrap_or(&Value::Null))),
+    ])
+}
+
+pub(super) fn pools(pools: &[Value]) -> String {
+    let row = |pool: &Value| {
+        let rate = |value: &Value| format!("{:.1}", value.as_f64().unwrap_or(0.0));
+        [
+            text(&pool["name"]),
+            text(&pool["pending"]),
+            text(&pool["running"]),
+            text(&pool["settings"]["maxParallelism"]),
+            age(&pool["oldestAgeMs"]),
+            rate(&pool["startedPerSecond"]),
+            rate(&pool["endedPerSecond"]),
+            if pool["isPaused"] == true { "yes" } else { "-" }.to_owned(),
+        ]
+    };
+    let rows: Vec<_> = pools.iter().map(row).collect();
+    table(["POOL", "PENDING", "RUNNING", "AT ONCE", "OLDEST", "STARTED/S", "ENDED/S", "PAUSED"], &rows)
+}
+
+pub(super) fn crons(crons: &[Value]) -> String {
+    let schedule = |schedule: &Value| match (&schedule["cron"], &schedule["everyMs"]) {
+        (Value::String(cron), _) => format!("{} {}", plain(cron), text(&schedule["timeZone"])),
+        (_, every) => format!("every {}", age(every)),
+    };
+    let row = |cron: &Value| {
+        [
+            text(&cron["name"]),
+            schedule(&cron["schedule"]),
+            text(&cron["pool"]),
+            text(&cron["function"]),
+            if cron["isPaused"] == true { "paused".to_owned() } else { moment(&cron["nextAt"]) },
+            moment(&cron["lastAt"]),
+            text(&cron["fired"]),
+        ]
+    };
+    let rows: Vec<_> = crons.iter().map(row).collect();
+    table(["CRON", "SCHEDULE", "POOL", "FUNCTION", "NEXT", "LAST", "FIRED"], &rows)
+}
+
+pub(super) fn letters(letters: &[Value]) -> String {
+    let row = |letter: &Value| {
+        [
+            text(&letter["workId"]),
+            moment(&letter["failedAt"]),
+            text(&letter["pool"]),
+            text(&letter["function"]),
+            text(&letter["kind"]),
+            text(&letter["attempts"]),
+            short(&letter["error"], LONGEST_ERROR),
+        ]
+    };
+    let rows: Vec<_> = letters.iter().map(row).collect();
+    table(["WORK ID", "FAILED", "POOL", "FUNCTION", "KIND", "ATTEMPTS", "ERROR"], &rows)
+}
+
+pub(super) fn letter(letter: &Value) -> String {
+    let mut told = lines(&[
+        ("work", text(&letter["workId"])),
+        ("pool", text(&letter["pool"])),
+        ("function", text(&letter["function"])),
+        ("kind", text(&letter["kind"])),
+        ("status", text(&letter["status"])),
+        ("failed", moment(&letter["failedAt"])),
+        ("error", text(&letter["error"])),
+        ("attempts", text(&letter["attempts"])),
+        ("args", text(&letter["args"])),
+        ("context", text(&letter["context"])),
+        ("key", text(&letter["key"])),
+        ("retried as", text(&letter["retriedAs"])),
+    ]);
+    for one in letter["errors"].as_array().into_iter().flatten() {
+        let failure = &one["failure"];
+        let (attempt, at) = (text(&one["attempt"]), moment(&one["atMs"]));
+        told += &format!("  {attempt}. {at}  {}: {}\n", text(&failure["class"]), text(&failure["message"]));
+    }
+    told
+}
+
+/// Lines of a name and what it is; those that say nothing are left out.
+fn lines(lines: &[(&str, String)]) -> String {
+    let told = lines.iter().filter(|(_, value)| value != "-");
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    told.map(|(name, value)| format!("{name:<width$}  {value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn pools_and_crons_have_a_line_each() {
+        let pool = json!({"name": "mail", "pending": 5, "running": 2, "settings": {"maxParallelism": 10},
+            "oldestAgeMs": 90_500, "startedPerSecond": 1.25, "endedPerSecond": 0, "isPaused": true});
+        insta::assert_snapshot!(pools(&[pool]), @"
+            POOL  PENDING  RUNNING  AT ONCE  OLDEST  STARTED/S  ENDED/S  PAUSED
+            mail  5        2        10       90.5 s  1.2        0.0      yes
+            ");
+        let daily = json!({"name": "daily", "schedule": {"cron": "0 2 * * *", "timeZone": "UTC"}, "pool": "mail",
+            "function": "send", "nextAt": 1_800_000_000_000_i64, "lastAt": null, "fired": 0, "isPaused": false});
+        let often = json!({"name": "often", "schedule": {"everyMs": 500, "fromMs": 0}, "pool": "mail",
+            "function": "send", "nextAt": i64::MAX, "lastAt": 1_800_000_000_000_i64, "fired": 7, "isPaused": true});
+        insta::assert_snapshot!(crons(&[daily, often]), @"
+            CRON   SCHEDULE       POOL  FUNCTION  NEXT                      LAST                      FIRED
+            daily  0 2 * * * UTC  mail  send      2027-01-15T08:00:00.000Z  -                         0
+            often  every 500 ms   mail  send      paused                    2027-01-15T08:00:00.000Z  7
+            ");
+    }
+
+    #[test]
+    fn a_letter_tells_every_failure() {
+        let told = json!({"workId": "work_1", "pool": "mail", "function": "send", "kind": "work", "status": "pending",
+            "failedAt": 1_800_000_000_000_i64, "error": "networkTimeout: late\u{1b}[2J", "attempts": 2,
+            "args": {"to": "ada"}, "context": null, "key": null, "retriedAs": null,
+            "errors": [{"attempt": 1, "atMs": 1_799_999_999_000_i64, "failure": {"class": "networkTimeout", "message": "late"}},
+                {"attempt": 2, "atMs": 1_800_000_000_000_i64, "failure": {"class": "networkTimeout", "message": "late"}}]});
+        insta::assert_snapshot!(letter(&told), @r#"
+            work        work_1
+            pool        mail
+            function    send
+            kind        work
+            status      pending
+            failed      2027-01-15T08:00:00.000Z
+            error       networkTimeout: late [2J
+            attempts    2
+            args        {"to":"ada"}
+              1. 2027-01-15T07:59:59.000Z  networkTimeout: late
+              2. 2027-01-15T08:00:00.000Z  networkTimeout: late
+            "#);
+        let long = json!({"workId": "work_1", "error": "x".repeat(101)});
+        assert!(letters(&[long]).ends_with("x…\n"));
+    }
+}

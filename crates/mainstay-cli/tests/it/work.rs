@@ -1,0 +1,242 @@
+//! `mainstay work`: pools, items, letters and crons, in a file and through the server that holds it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
+
+use crate::endpoint::Endpoint;
+use crate::program::{Answer, Folder};
+use crate::serving::Serving;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Nothing is at this address, and nobody is asked for it before a server runs.
+const CONFIG: &str = "[pools.mail]\nmaxParallelism = 3\n[functions.send]\nurl = \"http://127.0.0.1:9/send\"\n\
+    [crons.daily]\nschedule = { cron = \"0 2 * * *\", timeZone = \"Europe/Berlin\" }\npool = \"mail\"\nfunction = \"send\"\n";
+
+/// What changes from run to run: ids, times and ages.
+fn steady(text: &str) -> String {
+    let words = text.split_inclusive(char::is_whitespace).map(|word| {
+        let bare = word.trim_end();
+        let is_time = bare.len() == 24 && bare.starts_with("20") && bare.ends_with('Z');
+        match (is_time, bare.starts_with("work_")) {
+            (true, _) => word.replace(bare, "2027-01-15T08:00:00.000Z"),
+            (_, true) => word.replace(bare, "work_…"),
+            _ => word.to_owned(),
+        }
+    });
+    words.collect()
+}
+
+/// Runs a test body on a file, and through a server in which nothing of the pool starts: `at` is what to add to a command.
+fn alike(body: impl Fn(&dyn Fn(&str) -> Answer)) {
+    let folder = Folder::new();
+    folder.write("mainstay.toml", CONFIG);
+    body(&|arguments| folder.run(arguments));
+
+    let folder = Folder::new();
+    folder.write("mainstay.toml", CONFIG);
+    let token = folder.run("token create --name test --role operator").stdout;
+    let server = Serving::start(&folder);
+    let with = [("MAINSTAY_TOKEN", token.trim())];
+    let run = |arguments: &str| folder.run_with(&with, &format!("{arguments} --server {}", server.url()));
+    run("work pause mail");
+    body(&run);
+    server.stop("-TERM");
+}
+
+fn id(answer: &Answer) -> String {
+    assert_eq!(answer.code, 0, "{answer:?}");
+    answer.stdout.trim().to_owned()
+}
+
+#[test]
+fn items_are_enqueued_listed_shown_and_cancelled() {
+    alike(|run| {
+        let first =
+            run("work enqueue mail send --args {\"to\":\"ada\"} --key k --context [1] --run-after 2h --json");
+        let enqueued = first.json();
+        assert_eq!(enqueued["work"][0]["isDuplicate"], false);
+        let first = enqueued["work"][0]["workId"].as_str().unwrap().to_owned();
+        let second =
+            run("work enqueue mail send --priority -5 --dedupe-key once --max-attempts 2 --base 1.5 \
+                          --on-complete send --deadline 30d --initial-backoff 10ms");
+        assert_eq!((second.code, second.stderr.as_str()), (0, "Enqueued in mail.\n"), "{second:?}");
+        let again = run("work enqueue mail send --dedupe-key once --dedupe-window 1d");
+        assert_eq!(again.stderr, "Enqueued before, with the same dedupe key; nothing was changed.\n");
+        assert_eq!(id(&again), id(&second));
+        run("work enqueue mail send --run-at 2100-01-01T00:00:00Z");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(steady(&run("work list mail").stdout), @"
+                WORK ID                                    FUNCTION  STATE    KEY  ATTEMPTS  ENQUEUED                  DUE
+                work_…  send      delayed  k    0         2027-01-15T08:00:00.000Z  2027-01-15T08:00:00.000Z
+                work_…  send      ready    -    0         2027-01-15T08:00:00.000Z  2027-01-15T08:00:00.000Z
+                work_…  send      delayed  -    0         2027-01-15T08:00:00.000Z  2100-01-01T00:00:00.000Z
+                ");
+            insta::assert_snapshot!(steady(&run(&format!("work show {first}")).stdout), @"
+                work        work_…
+                pool        mail
+                function    send
+                state       pending (delayed)
+                attempts    0
+                key         k
+                context     [1]
+                enqueued    2027-01-15T08:00:00.000Z
+                due         2027-01-15T08:00:00.000Z
+                ");
+        }
+        assert_eq!(run("work list mail --limit 1").stderr, "There may be more; --limit shows up to 1000.\n");
+        let listed = run("work list mail --json").json();
+        assert_eq!(listed["work"].as_array().unwrap().len(), 3);
+        let canceled = run(&format!("work cancel {first}"));
+        assert_eq!((canceled.code, canceled.stderr), (0, format!("{first} is cancelled.\n")));
+        assert_eq!(run(&format!("work cancel {first} --json")).json()["canceled"], "tooLate");
+        assert_eq!(run(&format!("work show {first} --json")).json()["result"], json!({"kind": "canceled"}));
+        let unknown = run("work show work-123");
+        assert!(
+            unknown.code == 0 && unknown.stderr.starts_with("Nothing is known of work-123"),
+            "{unknown:?}"
+        );
+        assert_eq!(run("work show work-123 --json").json(), json!({"found": false}));
+
+        let run_id = id(&run("work run send --args 7 --max-failures 2 --on-complete send --context {}"));
+        assert_eq!(run(&format!("work show {run_id} --json")).json()["pool"], "retrier");
+        assert_eq!(run("work run send --json").json()["runId"].as_str().unwrap().len(), run_id.len());
+    });
+}
+
+#[test]
+fn pools_and_crons_are_told_and_changed() {
+    alike(|run| {
+        run("work enqueue mail send");
+        assert_eq!(run("work pause mail").stderr, "mail is paused; 1 wait, 0 run on.\n");
+        let pool = run("work pools mail --json").json();
+        assert_eq!((&pool["isPaused"], &pool["settings"]["maxParallelism"]), (&json!(true), &json!(3)));
+        let told = run("work pools").stdout;
+        let line = told.lines().find(|line| line.starts_with("mail ")).unwrap();
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>()[..4], ["mail", "1", "0", "3"], "{told}");
+        assert!(line.ends_with("  yes"), "{told}");
+        assert!(told.starts_with("POOL     PENDING  RUNNING  AT ONCE  OLDEST "), "{told}");
+        assert_eq!(run("work resume mail --json").json()["isPaused"], false);
+    });
+    // Crons are declared by a server; they stay when it is gone.
+    let folder = Folder::new();
+    folder.write("mainstay.toml", CONFIG);
+    let server = Serving::start(&folder);
+    let at = format!("--server {}", server.url());
+    let over = |arguments: &str| folder.run(&format!("{arguments} {at}"));
+    insta::assert_snapshot!(steady(&over("work crons").stdout), @"
+        CRON   SCHEDULE                 POOL  FUNCTION  NEXT                      LAST  FIRED
+        daily  0 2 * * * Europe/Berlin  mail  send      2027-01-15T08:00:00.000Z  -     0
+        ");
+    assert_eq!(over("work crons --pause daily").stderr, "daily rests.\n");
+    assert!(over("work crons --resume daily").stderr.starts_with("daily goes on at 20"));
+    server.stop("-TERM");
+    assert_eq!(folder.run("work crons --json").json()["crons"][0]["name"], "daily");
+    assert_eq!(folder.run("work crons --pause daily --json").json()["isPaused"], true);
+    assert!(folder.run("work crons").stdout.contains("  paused  "));
+    assert_eq!(folder.run("work crons --remove daily").stderr, "daily is gone.\n");
+    folder.run("work crons --remove daily").assert_failed(1, "UNKNOWN_CRON");
+    assert_eq!(folder.run("work crons").stderr, "There are no crons.\n");
+}
+
+#[test]
+fn letters_are_listed_retried_and_ignored() {
+    let endpoint = Endpoint::start(|_| (422, r#"{"why":"gone"}"#.to_owned()));
+    let folder = Folder::new();
+    let config = CONFIG.replace("127.0.0.1:9/", &format!("{}/", endpoint.address));
+    folder.write("mainstay.toml", &format!("{config}[egress]\nallow = [\"127.0.0.1\"]\n"));
+    let token = folder.run("token create --name test --role operator").stdout;
+    let server = Serving::start(&folder);
+    let with = [("MAINSTAY_TOKEN", token.trim())];
+    let at = format!(" --server {}", server.url());
+    let run = |arguments: &str| folder.run_with(&with, &format!("{arguments}{at}"));
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        let one = id(&run(&format!("work enqueue mail send --args {number}")));
+        while run(&format!("work show {one} --json")).json()["state"] != "failed" {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        ids.push(one);
+    }
+    let listed = run("work letters --limit 2").stdout;
+    let port = endpoint.address.to_string();
+    insta::assert_snapshot!(steady(&listed).replace(&port, "127.0.0.1:9"), @r#"
+        WORK ID                                    FAILED                    POOL  FUNCTION  KIND  ATTEMPTS  ERROR
+        work_…  2027-01-15T08:00:00.000Z  mail  send      work  1         validationError: POST http://127.0.0.1:9/send: the reply is 422 Unprocessable Entity: {"why":"gone"}
+        work_…  2027-01-15T08:00:00.000Z  mail  send      work  1         validationError: POST http://127.0.0.1:9/send: the reply is 422 Unprocessable Entity: {"why":"gone"}
+        "#);
+    let one = run(&format!("work letters {}", ids[0])).stdout;
+    insta::assert_snapshot!(steady(&one).replace(&port, "127.0.0.1:9"), @r#"
+        work        work_…
+        pool        mail
+        function    send
+        kind        work
+        status      pending
+        failed      2027-01-15T08:00:00.000Z
+        error       validationError: POST http://127.0.0.1:9/send: the reply is 422 Unprocessable Entity: {"why":"gone"}
+        attempts    1
+        args        0
+          1. 2027-01-15T08:00:00.000Z  validationError: POST http://127.0.0.1:9/send: the reply is 422 Unprocessable Entity: {"why":"gone"}
+        "#);
+    folder.run(&format!("work letters{at}")).assert_failed(1, "UNAUTHENTICATED");
+
+    let retried = id(&run(&format!("work retry {}", ids[0])));
+    while run(&format!("work show {retried} --json")).json()["state"] != "failed" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    run(&format!("work retry {}", ids[0])).assert_failed(1, "DEAD_LETTER_NOT_FOUND");
+    assert_eq!(run(&format!("work ignore {}", ids[1])).stderr, format!("{} is left as it is.\n", ids[1]));
+    assert_eq!(run("work letters --status ignored --json").json()["letters"][0]["workId"], json!(ids[1]));
+    server.stop("-TERM");
+
+    // The same on the file: one that failed again and one that was never tried.
+    let letters = folder.run("work letters --pool mail --function send --json").json();
+    let pending: Vec<&Value> =
+        letters["letters"].as_array().unwrap().iter().map(|letter| &letter["workId"]).collect();
+    assert_eq!(pending, [&json!(retried), &json!(ids[2])]);
+    let many = folder.run("work retry --all --pool mail");
+    assert_eq!((many.stdout.lines().count(), many.stderr.as_str()), (2, "Retried: 2.\n"), "{many:?}");
+    assert_eq!(folder.run("work letters").stderr, "There are no such letters.\n");
+    assert_eq!(folder.run(&format!("work letters {} --json", ids[0])).json()["retriedAs"], json!(retried));
+    folder.run(&format!("work ignore {}", ids[1])).assert_failed(1, "DEAD_LETTER_NOT_FOUND");
+}
+
+#[test]
+fn what_cannot_be_done_is_told() {
+    alike(|run| {
+        run("work enqueue nowhere send").assert_failed(1, "UNKNOWN_POOL");
+        run("work enqueue mail nobody").assert_failed(1, "UNKNOWN_FUNCTION");
+        run("work enqueue mail send --on-complete nobody").assert_failed(1, "UNKNOWN_FUNCTION");
+        run("work run nobody").assert_failed(1, "UNKNOWN_FUNCTION");
+        run("work list nowhere").assert_failed(1, "UNKNOWN_POOL");
+        run("work pause nowhere").assert_failed(1, "UNKNOWN_POOL");
+        run("work pools nowhere").assert_failed(1, "UNKNOWN_POOL");
+        run("work cancel work-123").assert_failed(1, "WORK_NOT_FOUND");
+        run("work letters x").assert_failed(1, "DEAD_LETTER_NOT_FOUND");
+        run("work retry x").assert_failed(1, "DEAD_LETTER_NOT_FOUND");
+        run("work crons --pause nightly").assert_failed(1, "UNKNOWN_CRON");
+        let answer = run("work enqueue mail send --key \u{7}");
+        answer.assert_failed(1, "WORK_INVALID");
+        assert!(answer.stderr.contains("key: must be 1 to 512 bytes"), "{}", answer.stderr);
+    });
+    let folder = Folder::new();
+    for arguments in [
+        "work",
+        "work enqueue mail",
+        "work enqueue mail send --args {",
+        "work enqueue mail send --run-after soon",
+        "work enqueue mail send --run-after 1s --run-at 5",
+        "work enqueue mail send --max-attempts 0",
+        "work enqueue mail send --dedupe-window 1h",
+        "work list mail --limit 0",
+        "work retry",
+        "work retry x --all",
+        "work retry x --pool y",
+        "work letters x --pool y",
+        "work letters --status dead",
+        "work crons --pause a --remove b",
+    ] {
+        let answer = folder.run(arguments);
+        assert_eq!((answer.code, answer.stdout.as_str()), (2, ""), "{arguments}: {answer:?}");
+    }
+    folder.run("work pools").assert_failed(1, "STORE_OPEN_FAILED");
+    assert_eq!(folder.files(), [""; 0], "whoever looks makes nothing");
+}
