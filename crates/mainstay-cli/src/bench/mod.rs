@@ -7,3 +7,4 @@ pub mod events;
 pub mod load;
 pub mod store;
 pub mod table;
+pub mod work;

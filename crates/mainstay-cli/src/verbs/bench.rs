@@ -4,7 +4,7 @@ use crate::arguments::Global;
 use crate::bench::events::Reading;
 use crate::bench::load::{Load, Outcome};
 use crate::bench::table::Table;
-use crate::bench::{disk, events, store};
+use crate::bench::{disk, events, store, work};
 use crate::config::{self, Place};
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
@@ -26,6 +26,7 @@ pub(crate) struct Bench {
 enum What {
     Store(StoreBench),
     Events(EventsBench),
+    Work(WorkBench),
 }
 
 /// Measure transactions with two small inserts, by one caller and by many
@@ -47,6 +48,22 @@ struct StoreBench {
 struct EventsBench {
     #[command(flatten)]
     size: Size,
+}
+
+/// Measure how fast items that do nothing are enqueued, worked and started
+///
+/// Enqueues items a thousand at a time, works them until none is left, then enqueues some one after another and measures
+/// how long each takes to start. Works on a temporary SQLite file in the current folder, so that it is this disk that is
+/// measured; or on the store given with --store, where the pool mainstay.bench stays, and for a week what came of the
+/// items.
+#[derive(Debug, Args)]
+struct WorkBench {
+    /// How many items are enqueued and worked, in thousands
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    thousands: u16,
+    /// How many items are started one after another
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
+    starts: u16,
 }
 
 #[derive(Debug, Args)]
@@ -74,9 +91,12 @@ impl Size {
 struct Report {
     durability: String,
     disk_sync_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     measurements: Vec<Measurement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reading: Option<Read>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    work: Option<Worked>,
 }
 
 #[derive(Serialize)]
@@ -89,6 +109,16 @@ struct Measurement {
     p999_ms: f64,
     failed: u64,
     transactions_per_commit: f64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Worked {
+    items: u64,
+    enqueued_per_second: f64,
+    worked_per_second: f64,
+    start_p50_ms: f64,
+    start_p99_ms: f64,
 }
 
 #[derive(Serialize)]
@@ -107,15 +137,33 @@ impl Bench {
         if global.json {
             return output::print_json(&report);
         }
-        output::print(&format!("{}\n\n{}{}", headline(&report), table.render(), told(&report)))
+        let table = table.map_or(String::new(), |table| table.render());
+        output::print(&format!("{}\n\n{table}{}", headline(&report), told(&report)))
     }
 
-    async fn measure(&self, bed: &Bed) -> Result<(Report, Table)> {
+    async fn measure(&self, bed: &Bed) -> Result<(Report, Option<Table>)> {
         let report = bed.report().await?;
-        match &self.what {
-            What::Store(bench) => bench.run(&bed.store, report).await,
-            What::Events(bench) => bench.run(&bed.store, report).await,
-        }
+        let (report, table) = match &self.what {
+            What::Store(bench) => bench.run(&bed.store, report).await?,
+            What::Events(bench) => bench.run(&bed.store, report).await?,
+            What::Work(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
+        };
+        Ok((report, Some(table)))
+    }
+}
+
+impl WorkBench {
+    async fn run(&self, opened: &Store, mut report: Report) -> Result<Report> {
+        let items = usize::from(self.thousands) * work::BATCH;
+        let measured = work::measure(opened, items, self.starts.into()).await?;
+        report.work = Some(Worked {
+            items: measured.items,
+            enqueued_per_second: measured.enqueued_per_second(),
+            worked_per_second: measured.worked_per_second(),
+            start_p50_ms: measured.start_ms(0.5),
+            start_p99_ms: measured.start_ms(0.99),
+        });
+        Ok(report)
     }
 }
 
@@ -185,6 +233,7 @@ impl Bed {
                 .map_err(io)?,
             measurements: Vec::new(),
             reading: None,
+            work: None,
         })
     }
 }
@@ -238,9 +287,22 @@ fn headline(report: &Report) -> String {
 }
 
 fn told(report: &Report) -> String {
+    if let Some(worked) = &report.work {
+        return told_of_work(worked);
+    }
     report.reading.as_ref().map_or(String::new(), |reading| {
         format!("\nReading all {} of them: {:.0} events per second\n", reading.events, reading.per_second)
     })
+}
+
+fn told_of_work(worked: &Worked) -> String {
+    let Worked { items, enqueued_per_second, worked_per_second, start_p50_ms, start_p99_ms } = worked;
+    let (batch, at_once) = (work::BATCH, work::AT_ONCE);
+    format!(
+        "Enqueueing {items} items, {batch} at a time: {enqueued_per_second:.0} items per second\n\
+         Working them, at most {at_once} at once: {worked_per_second:.0} items per second\n\
+         Starting one, from the call that enqueues it: p50 {start_p50_ms:.3} ms, p99 {start_p99_ms:.3} ms\n"
+    )
 }
 
 fn measurement(outcome: &Outcome, transactions_per_commit: f64) -> Measurement {

@@ -41,12 +41,30 @@ fn appends_are_measured_and_read_back() {
 }
 
 #[test]
+fn work_is_measured() {
+    let folder = Folder::new();
+    let report = folder.run("bench work --thousands 1 --starts 5 --json").json();
+    assert!(report["durability"].as_str().unwrap().contains("synchronous=FULL"), "{report}");
+    let work = &report["work"];
+    assert_eq!(work["items"], 1000);
+    for figure in ["enqueuedPerSecond", "workedPerSecond", "startP50Ms", "startP99Ms"] {
+        assert!(work[figure].as_f64().unwrap() > 0.0, "{report}");
+    }
+    assert!(report.get("measurements").is_none());
+    assert_eq!(folder.files(), [""; 0]);
+    let told = folder.run("bench work --thousands 1 --starts 1").stdout;
+    assert!(told.contains("\nWorking them, at most 1000 at once: "), "{told}");
+}
+
+#[test]
 fn refuses_numbers_that_make_no_sense() {
     for arguments in [
         "bench store --callers 0",
         "bench store --seconds 0",
         "bench store --callers many",
         "bench events --callers 0",
+        "bench work --thousands 0",
+        "bench work --starts 0",
     ] {
         assert_eq!(Folder::new().run(arguments).code, 2, "{arguments}");
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The longest cell of a table that is shown whole.
 const LONGEST: usize = 40;
 /// An error is what a letter is looked at for.
-const LONGEST_ERROR: usize = 100;
+const LONGEST_ERROR: usize = 120;
 
 /// A text that fits, and does nothing to the terminal it is shown on.
 pub(super) fn text(value: &Value) -> String {
@@ -209,7 +209,7 @@ mod tests {
               1. 2027-01-15T07:59:59.000Z  networkTimeout: late
               2. 2027-01-15T08:00:00.000Z  networkTimeout: late
             "#);
-        let long = json!({"workId": "work_1", "error": "x".repeat(101)});
+        let long = json!({"workId": "work_1", "error": "x".repeat(121)});
         assert!(letters(&[long]).ends_with("x…\n"));
     }
 }
