@@ -49,6 +49,8 @@ mod documents {
     mod contributing {}
     #[doc = include_str!("../../../docs/concepts/events.md")]
     mod events {}
+    #[doc = include_str!("../../../docs/concepts/work.md")]
+    mod work {}
     #[doc = include_str!("../../../docs/concepts/transactions.md")]
     mod transactions {}
     #[doc = include_str!("../../../docs/concepts/sql.md")]
