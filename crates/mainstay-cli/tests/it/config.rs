@@ -160,3 +160,23 @@ fn tables_are_shown_without_their_secrets() {
     let json = folder.run("config check --json").json();
     insta::assert_snapshot!(json["settings"]["functions"]["send"]["secret"], @r#"{"place":"mainstay.toml:6:10","source":"file","value":["***","env:OLD_ONE"]}"#);
 }
+
+/// Every block of TOML in the documents that are written by hand is a configuration.
+#[test]
+fn the_configurations_in_the_documents_are_valid() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut count = 0;
+    for document in
+        ["README.md", "docs/concepts/work.md", "docs/operations/work.md", "docs/operations/server.md"]
+    {
+        let text = std::fs::read_to_string(root.join(document)).unwrap();
+        for block in text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
+            let folder = Folder::new();
+            folder.write("mainstay.toml", block);
+            let answer = folder.run("config check");
+            assert_eq!(answer.code, 0, "{document}: {answer:?}");
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
