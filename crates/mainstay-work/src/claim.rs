@@ -4,6 +4,7 @@
 //! hold, and it is held for a few statements only. What was taken leaves the table of what waits and is kept in a batch,
 //! so that a claim never passes by what others work on.
 
+use crate::directory::pool_topic;
 use crate::enqueue::{change, uuid};
 use crate::item::Item;
 use crate::lease;
@@ -210,6 +211,8 @@ struct Share {
     kept: Option<(usize, bool)>,
     slots: usize,
     is_short: bool,
+    /// Whether another lease has too little.
+    is_other_short: bool,
     /// How many more may run.
     allowed: usize,
 }
@@ -234,7 +237,7 @@ async fn share(tx: &Tx, wish: &Wish, at_once: usize, wanted: usize) -> Result<Sh
     let before = kept.map_or(0, |(slots, _)| slots);
     let slots = need.max(if is_other_short { 0 } else { before }).min(fair).max(wish.running.min(left));
     let is_short = need > slots && slots < at_once.div_ceil(leases);
-    Ok(Share { kept, slots, is_short, allowed: slots.saturating_sub(wish.running) })
+    Ok(Share { kept, slots, is_short, is_other_short, allowed: slots.saturating_sub(wish.running) })
 }
 
 impl Share {
@@ -242,8 +245,13 @@ impl Share {
     /// runs when there is none.
     async fn settle(&self, tx: &Tx, wish: &Wish, taken: usize, is_short: bool) -> Result<()> {
         let slots = if taken == 0 { wish.running.min(self.slots) } else { self.slots };
-        if self.kept.unwrap_or((0, false)) == (slots, is_short) {
+        let kept = self.kept.unwrap_or((0, false));
+        if kept == (slots, is_short) {
             return Ok(());
+        }
+        if self.is_other_short && slots < kept.0 {
+            // Whoever has too little would not look before long.
+            tx.wake(&pool_topic(wish.pool))?;
         }
         let params = params![wish.pool, wish.lease, slots as i64, i64::from(is_short)];
         tx.execute(SET_SLOTS, params).await.map(drop)
