@@ -262,13 +262,12 @@ impl Attendant {
                     Rest::UntilSweep => self.sweep_at.saturating_duration_since(Instant::now()),
                     _ => LOOK_AGAIN,
                 };
-                // Once everything has ended, a last look gives back what others may use.
-                let is_busy = self.desk.running.load(Ordering::Acquire) > 0;
                 tokio::select! {
                     _ = self.work.woken(until) => {}
                     is_new = self.new_lanes.woken(until) => *are_lanes_known &= !is_new,
                     () = self.nudge.notified() => {}
-                    () = freed, if is_busy => {}
+                    // What ended since the claim has left room for others, and a last look gives back what they may use.
+                    () = freed => {}
                     () = self.shared.stopped() => {}
                     _ = self.look.changed() => *are_lanes_known = false,
                 }
