@@ -10,7 +10,7 @@ use crate::item::Item;
 use crate::lease;
 use crate::pool::Pool;
 use crate::work::Ground;
-use mainstay_store::{Result, Tx, Value, params};
+use mainstay_store::{Hold, Result, Tx, Value, params};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -58,6 +58,8 @@ pub(crate) struct Taken {
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) batch: i64,
+    /// Whoever has another one may not end it.
+    pub(crate) lease: i64,
     pub(crate) size: usize,
     /// A bit for each item that has ended.
     pub(crate) done: Vec<u8>,
@@ -101,11 +103,36 @@ const SET_SLOTS: &str = "INSERT INTO mainstay_slots (pool, lease, slots, is_shor
 const SET_STARTED: &str = "UPDATE mainstay_pools SET started_until = $2 WHERE number = $1";
 const KEEP: &str = "INSERT INTO mainstay_batches (lease, pool, taken_at, ids, items) VALUES ($1, $2, $3, $4, $5) \
      RETURNING number";
+const KEPT: &str = "SELECT number, taken_at, ids, items FROM mainstay_batches \
+     WHERE lease = $1 AND pool = $2 AND number > $3 ORDER BY number";
+
+/// Holds a pool against other claims, also an earlier one of one's own that is not over; tells the time.
+async fn take_turn(ground: &Ground, tx: &Tx, pool: i64, lease: i64) -> Result<i64> {
+    tx.lock(&format!("mainstay.work.pool.{pool}")).await?;
+    lease::fence(ground, tx, lease, Hold::InPlace).await
+}
+
+/// What was taken under a lease after the batch of this number, of which nobody may have heard: the outcome of a claim
+/// can be unknown.
+pub(crate) async fn claimed_after(
+    ground: &Ground,
+    tx: &Tx,
+    (pool, lease, batch): (i64, i64, i64),
+) -> Result<Vec<Claimed>> {
+    // A commit that is still on its way is waited for.
+    take_turn(ground, tx, pool, lease).await?;
+    let mut found = Vec::new();
+    for row in tx.query(KEPT, params![lease, pool, batch]).await? {
+        let taken = unpack(row.get(2)?, row.get(3)?)?;
+        let held = Held { batch: row.get(0)?, lease, size: taken.len(), done: Vec::new() };
+        found.push(Claimed { taken, held: Some(held), now_ms: row.get(1)?, ..Claimed::default() });
+    }
+    Ok(found)
+}
 
 /// Takes what may be taken.
 pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claimed> {
-    tx.lock(&format!("mainstay.work.pool.{}", wish.pool)).await?;
-    let now_ms = lease::fence(ground, tx, wish.lease).await?;
+    let now_ms = take_turn(ground, tx, wish.pool, wish.lease).await?;
     let row = tx.query_one(STATE, params![wish.pool]).await?;
     let settings = ground.settings(row.get(0)?, row.get(1)?)?;
     let is_paused: bool = row.get(2)?;
@@ -145,7 +172,7 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
     }
     items.push(']');
     let kept = tx.query_one(KEEP, params![wish.lease, wish.pool, now_ms, ids, items]).await?;
-    claimed.held = Some(Held { batch: kept.get(0)?, size: count, done: Vec::new() });
+    claimed.held = Some(Held { batch: kept.get(0)?, lease: wish.lease, size: count, done: Vec::new() });
     if let Some(rate) = &mut rate {
         rate.start(now_ms, count);
         tx.execute(SET_STARTED, params![wish.pool, rate.until_us]).await?;
@@ -324,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_done_when_all_of_it_is() {
-        let held = Held { batch: 1, size: 9, done: Vec::new() };
+        let held = Held { batch: 1, lease: 1, size: 9, done: Vec::new() };
         let done = held.with_done([0, 8].into_iter()).unwrap();
         let held = Held { done, ..held };
         assert!(held.is_done(0) && held.is_done(8) && !held.is_done(1));
