@@ -40,7 +40,7 @@ impl Crons {
             None if self.remove.is_some() => eprintln!("{} is gone.", shown::text(&done["name"])),
             None if self.pause.is_some() => eprintln!("{} rests.", shown::text(&done["name"])),
             None => {
-                eprintln!("{} goes on at {}.", shown::text(&done["name"]), shown::moment(&done["nextAt"]))
+                eprintln!("{} goes on at {}.", shown::text(&done["name"]), shown::moment(&done["nextAt"]));
             }
         }
         Ok(())
