@@ -322,7 +322,8 @@ fn a_lease_lost_under_mutations_ends_none_of_them_twice_and_cancels_none() {
         let work = Work::open(&store, functions).await.unwrap();
         work.pool(Pool::new(POOL).max_parallelism(500)).await.unwrap();
         let knock = |door: i64| NewWork::new(POOL, "knock", &door).unwrap().on_complete("told", &()).unwrap();
-        (doorman.shut(1).await, doorman.shut(2).await);
+        doorman.shut(1).await;
+        doorman.shut(2).await;
         let engine = work.start().await.unwrap();
         // These two end together, and the second has not begun when the lease is lost.
         let mut enqueued = work.enqueue_all(vec![knock(1), knock(-1)]).await.unwrap();
