@@ -4,12 +4,13 @@
 //! hold, and it is held for a few statements only. What was taken leaves the table of what waits and is kept in a batch,
 //! so that a claim never passes by what others work on.
 
+use crate::directory::pool_topic;
 use crate::enqueue::{change, uuid};
 use crate::item::Item;
 use crate::lease;
 use crate::pool::Pool;
 use crate::work::Ground;
-use mainstay_store::{Result, Tx, Value, params};
+use mainstay_store::{Hold, Result, Tx, Value, params};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -57,6 +58,8 @@ pub(crate) struct Taken {
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) batch: i64,
+    /// Whoever has another one may not end it.
+    pub(crate) lease: i64,
     pub(crate) size: usize,
     /// A bit for each item that has ended.
     pub(crate) done: Vec<u8>,
@@ -100,11 +103,36 @@ const SET_SLOTS: &str = "INSERT INTO mainstay_slots (pool, lease, slots, is_shor
 const SET_STARTED: &str = "UPDATE mainstay_pools SET started_until = $2 WHERE number = $1";
 const KEEP: &str = "INSERT INTO mainstay_batches (lease, pool, taken_at, ids, items) VALUES ($1, $2, $3, $4, $5) \
      RETURNING number";
+const KEPT: &str = "SELECT number, taken_at, ids, items FROM mainstay_batches \
+     WHERE lease = $1 AND pool = $2 AND number > $3 ORDER BY number";
+
+/// Holds a pool against other claims, also an earlier one of one's own that is not over; tells the time.
+async fn take_turn(ground: &Ground, tx: &Tx, pool: i64, lease: i64) -> Result<i64> {
+    tx.lock(&format!("mainstay.work.pool.{pool}")).await?;
+    lease::fence(ground, tx, lease, Hold::InPlace).await
+}
+
+/// What was taken under a lease after the batch of this number, of which nobody may have heard: the outcome of a claim
+/// can be unknown.
+pub(crate) async fn claimed_after(
+    ground: &Ground,
+    tx: &Tx,
+    (pool, lease, batch): (i64, i64, i64),
+) -> Result<Vec<Claimed>> {
+    // A commit that is still on its way is waited for.
+    take_turn(ground, tx, pool, lease).await?;
+    let mut found = Vec::new();
+    for row in tx.query(KEPT, params![lease, pool, batch]).await? {
+        let taken = unpack(row.get(2)?, row.get(3)?)?;
+        let held = Held { batch: row.get(0)?, lease, size: taken.len(), done: Vec::new() };
+        found.push(Claimed { taken, held: Some(held), now_ms: row.get(1)?, ..Claimed::default() });
+    }
+    Ok(found)
+}
 
 /// Takes what may be taken.
 pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claimed> {
-    tx.lock(&format!("mainstay.work.pool.{}", wish.pool)).await?;
-    let now_ms = lease::fence(ground, tx, wish.lease).await?;
+    let now_ms = take_turn(ground, tx, wish.pool, wish.lease).await?;
     let row = tx.query_one(STATE, params![wish.pool]).await?;
     let settings = ground.settings(row.get(0)?, row.get(1)?)?;
     let is_paused: bool = row.get(2)?;
@@ -144,7 +172,7 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
     }
     items.push(']');
     let kept = tx.query_one(KEEP, params![wish.lease, wish.pool, now_ms, ids, items]).await?;
-    claimed.held = Some(Held { batch: kept.get(0)?, size: count, done: Vec::new() });
+    claimed.held = Some(Held { batch: kept.get(0)?, lease: wish.lease, size: count, done: Vec::new() });
     if let Some(rate) = &mut rate {
         rate.start(now_ms, count);
         tx.execute(SET_STARTED, params![wish.pool, rate.until_us]).await?;
@@ -210,6 +238,8 @@ struct Share {
     kept: Option<(usize, bool)>,
     slots: usize,
     is_short: bool,
+    /// Whether another lease has too little.
+    is_other_short: bool,
     /// How many more may run.
     allowed: usize,
 }
@@ -234,7 +264,7 @@ async fn share(tx: &Tx, wish: &Wish, at_once: usize, wanted: usize) -> Result<Sh
     let before = kept.map_or(0, |(slots, _)| slots);
     let slots = need.max(if is_other_short { 0 } else { before }).min(fair).max(wish.running.min(left));
     let is_short = need > slots && slots < at_once.div_ceil(leases);
-    Ok(Share { kept, slots, is_short, allowed: slots.saturating_sub(wish.running) })
+    Ok(Share { kept, slots, is_short, is_other_short, allowed: slots.saturating_sub(wish.running) })
 }
 
 impl Share {
@@ -242,8 +272,13 @@ impl Share {
     /// runs when there is none.
     async fn settle(&self, tx: &Tx, wish: &Wish, taken: usize, is_short: bool) -> Result<()> {
         let slots = if taken == 0 { wish.running.min(self.slots) } else { self.slots };
-        if self.kept.unwrap_or((0, false)) == (slots, is_short) {
+        let kept = self.kept.unwrap_or((0, false));
+        if kept == (slots, is_short) {
             return Ok(());
+        }
+        if self.is_other_short && slots < kept.0 {
+            // Whoever has too little would not look before long.
+            tx.wake(&pool_topic(wish.pool))?;
         }
         let params = params![wish.pool, wish.lease, slots as i64, i64::from(is_short)];
         tx.execute(SET_SLOTS, params).await.map(drop)
@@ -316,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_done_when_all_of_it_is() {
-        let held = Held { batch: 1, size: 9, done: Vec::new() };
+        let held = Held { batch: 1, lease: 1, size: 9, done: Vec::new() };
         let done = held.with_done([0, 8].into_iter()).unwrap();
         let held = Held { done, ..held };
         assert!(held.is_done(0) && held.is_done(8) && !held.is_done(1));

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -51,12 +51,21 @@ impl Call {
 
 /// Tells when an item is to stop. Clones tell the same.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<(AtomicBool, Notify)>);
+pub struct Cancel(Arc<(AtomicU8, Notify)>);
+
+/// Why an item is to stop: somebody cancelled it, or it was taken away from this node and is done by another one.
+const CANCELED: u8 = 1;
+const LOST: u8 = 2;
 
 impl Cancel {
     /// Whether it is to stop.
     pub fn is_asked(&self) -> bool {
-        self.0.0.load(Ordering::Acquire)
+        self.0.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether somebody cancelled it.
+    pub(crate) fn is_canceled(&self) -> bool {
+        self.0.0.load(Ordering::Acquire) == CANCELED
     }
 
     /// Ready when it is to stop.
@@ -69,9 +78,25 @@ impl Cancel {
         }
     }
 
+    /// Whether both are about the same execution.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn ask(&self) {
-        self.0.0.store(true, Ordering::Release);
-        self.0.1.notify_waiters();
+        self.stop(CANCELED);
+    }
+
+    /// It is not this node's any more: whatever comes of it here does not count.
+    pub(crate) fn lose(&self) {
+        self.stop(LOST);
+    }
+
+    fn stop(&self, why: u8) {
+        // The first reason stays.
+        if self.0.0.compare_exchange(0, why, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.0.1.notify_waiters();
+        }
     }
 }
 

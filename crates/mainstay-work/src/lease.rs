@@ -33,12 +33,14 @@ pub(crate) async fn extend(tx: &Tx, lease: i64, for_ms: i64) -> Result<bool> {
 }
 
 /// Holds a lease until the transaction ends, and tells the time; fails when the lease is over.
-pub(crate) async fn fence(ground: &Ground, tx: &Tx, lease: i64) -> Result<i64> {
+///
+/// In place, so that nobody takes it away meanwhile; alone, so that everything that was begun under it is over.
+pub(crate) async fn fence(ground: &Ground, tx: &Tx, lease: i64, hold: Hold) -> Result<i64> {
     // Taken away by tests that must see what it keeps out.
     if ground.store.failpoints().hit("work.fence").is_err() {
         return ground.now_ms(tx).await;
     }
-    let held = tx.query_holding(FENCE, params![lease], Hold::InPlace).await?;
+    let held = tx.query_holding(FENCE, params![lease], hold).await?;
     let Some(row) = held.first() else { return Err(Error::LeaseLost(lease).into()) };
     let (until, now): (i64, i64) = (row.get(0)?, row.get(1)?);
     if until > now { Ok(now) } else { Err(Error::LeaseLost(lease).into()) }

@@ -268,7 +268,7 @@ async fn held_under(tx: &Tx, lease: i64) -> mainstay_store::Result<Option<(Held,
     let Some(row) = tx.query_optional(HELD, params![lease]).await? else { return Ok(None) };
     let taken = unpack(row.get(2)?, row.get(3)?)?;
     let done: Option<Vec<u8>> = row.get(4)?;
-    let held = Held { batch: row.get(0)?, size: taken.len(), done: done.unwrap_or_default() };
+    let held = Held { batch: row.get(0)?, lease, size: taken.len(), done: done.unwrap_or_default() };
     Ok(Some((held, row.get(1)?, taken)))
 }
 

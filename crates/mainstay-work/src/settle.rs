@@ -12,7 +12,7 @@ use crate::schema::waiting;
 use crate::work::Ground;
 use crate::{keys, lease, letters};
 use mainstay_core::failure::{Class, Failure};
-use mainstay_store::{Bulk, Result, Tx, Value, params};
+use mainstay_store::{Bulk, Hold, Result, Tx, Value, params};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
@@ -173,7 +173,7 @@ impl Writes {
 pub(crate) async fn settle(ground: &Arc<Ground>, tx: &Tx, settlement: &Settlement) -> Result<()> {
     settlement.progress.leave();
     let now_ms = match settlement.lease {
-        Some(lease) => lease::fence(ground, tx, lease).await?,
+        Some(lease) => lease::fence(ground, tx, lease, Hold::InPlace).await?,
         None => ground.now_ms(tx).await?,
     };
     let mut writes = Writes::default();
@@ -249,7 +249,7 @@ async fn settle_one(
     writes: &mut Writes,
 ) -> Result<()> {
     let (id, mut item) = (ending.taken.id, ending.taken.item.clone());
-    let is_canceled = ending.cancel.is_asked();
+    let is_canceled = ending.cancel.is_canceled();
     let outcome = match &ending.plan {
         Plan::Ended(outcome) => outcome.clone(),
         Plan::Run if is_canceled => Outcome::Canceled,

@@ -2,7 +2,7 @@
 
 use super::settler::{self, Done};
 use super::{Desk, Shared};
-use crate::claim::{Claimed, Group, Held, MAX_CLAIM, Taken, Wish, claim, unpack};
+use crate::claim::{Claimed, Group, MAX_CLAIM, Taken, Wish, claim, claimed_after};
 use crate::directory::{Directory, lanes_topic, pool_topic};
 use crate::error::{Error, Result};
 use crate::functions::{Body, Cancel};
@@ -11,7 +11,7 @@ use crate::settle::{Ending, Plan, call};
 use crate::work::Ground;
 use futures_util::FutureExt;
 use mainstay_core::failure::{Class, Failure};
-use mainstay_store::{Listener, Tx, params};
+use mainstay_store::{Listener, Tx};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,6 +47,7 @@ pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: 
         sweep_at: Instant::now(),
         at_once: MAX_CLAIM,
         nudge,
+        last_batch: 0,
         shared,
         desk,
         done,
@@ -69,6 +70,8 @@ struct Attendant {
     sweep_at: Instant,
     at_once: usize,
     nudge: Arc<Notify>,
+    /// The number of the batch that was taken last.
+    last_batch: i64,
 }
 
 /// Why an attendant does not claim at this moment.
@@ -161,26 +164,14 @@ impl Attendant {
 
     /// A claim may have been committed without anybody having heard of it.
     async fn adopt(&mut self, lease: i64) {
-        const HELD: &str =
-            "SELECT number, taken_at, ids, items FROM mainstay_batches WHERE lease = $1 AND pool = $2";
-        let read = async |tx: Tx, (lease, pool): (i64, i64)| {
-            let mut found = Vec::new();
-            for row in tx.query(HELD, params![lease, pool]).await? {
-                let taken = unpack(row.get(2)?, row.get(3)?)?;
-                let held = Held { batch: row.get(0)?, size: taken.len(), done: Vec::new() };
-                found.push(Claimed { taken, held: Some(held), now_ms: row.get(1)?, ..Claimed::default() });
-            }
-            Ok(found)
+        let find = async |tx: Tx, (ground, of): (Arc<Ground>, (i64, i64, i64))| {
+            claimed_after(&ground, &tx, of).await
         };
         loop {
-            match self.shared.ground.store.read_with((lease, self.desk.pool), read).await {
-                Ok(found) => {
-                    let is_known = |claimed: &Claimed| {
-                        claimed.held.as_ref().is_none_or(|held| self.desk.held().contains_key(&held.batch))
-                    };
-                    let unknown: Vec<Claimed> = found.into_iter().filter(|one| !is_known(one)).collect();
-                    return unknown.into_iter().for_each(|claimed| self.hand_out(claimed));
-                }
+            let context = (self.shared.ground.clone(), (self.desk.pool, lease, self.last_batch));
+            match self.shared.ground.store.transact_with(context, find).await.map_err(Error::from) {
+                Ok(found) => return found.into_iter().for_each(|claimed| self.hand_out(claimed)),
+                Err(Error::LeaseLost(_)) => return,
                 Err(_) if self.shared.is_stopping() => return,
                 Err(error) => {
                     tracing::warn!(%error, "looking for a claim of unknown outcome failed; trying again");
@@ -190,7 +181,7 @@ impl Attendant {
         }
     }
 
-    fn hand_out(&self, claimed: Claimed) {
+    fn hand_out(&mut self, claimed: Claimed) {
         let Claimed { taken, held: Some(held), now_ms, .. } = claimed else { return };
         let figures = &self.shared.ground.figures;
         figures.taken.add(taken.len() as u64);
@@ -198,6 +189,7 @@ impl Attendant {
         figures.running.add(taken.len() as i64);
         self.desk.running.fetch_add(taken.len(), Ordering::AcqRel);
         let batch = held.batch;
+        self.last_batch = batch;
         self.desk.held().insert(batch, held);
         let mut running = self.shared.running();
         for item in taken {
@@ -229,7 +221,10 @@ impl Attendant {
                             Ok(Err(failure)) => Outcome::Failed(failure),
                             Err(_panic) => Outcome::Failed(Failure::retryable("the function panicked")),
                         },
-                        () = cancel.asked() => Outcome::Canceled,
+                        () = cancel.asked() => match cancel.is_canceled() {
+                            true => Outcome::Canceled,
+                            false => Outcome::Lost,
+                        },
                         () = tokio::time::sleep(timeout) => {
                             let within = format!("it did not return within {} ms", timeout.as_millis());
                             Outcome::Failed(Failure::new(Class::NetworkTimeout, within))
@@ -262,13 +257,12 @@ impl Attendant {
                     Rest::UntilSweep => self.sweep_at.saturating_duration_since(Instant::now()),
                     _ => LOOK_AGAIN,
                 };
-                // Once everything has ended, a last look gives back what others may use.
-                let is_busy = self.desk.running.load(Ordering::Acquire) > 0;
                 tokio::select! {
                     _ = self.work.woken(until) => {}
                     is_new = self.new_lanes.woken(until) => *are_lanes_known &= !is_new,
                     () = self.nudge.notified() => {}
-                    () = freed, if is_busy => {}
+                    // What ended since the claim has left room for others, and a last look gives back what they may use.
+                    () = freed => {}
                     () = self.shared.stopped() => {}
                     _ = self.look.changed() => *are_lanes_known = false,
                 }

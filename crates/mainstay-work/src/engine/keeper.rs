@@ -173,7 +173,7 @@ pub(crate) async fn reap_in(
         let (batch, pool): (i64, i64) = (row.get(0)?, row.get(1)?);
         let taken = unpack(row.get(2)?, row.get(3)?)?;
         let done: Option<Vec<u8>> = row.get(4)?;
-        let held = Held { batch, size: taken.len(), done: done.unwrap_or_default() };
+        let held = Held { batch, lease, size: taken.len(), done: done.unwrap_or_default() };
         let Left { endings, held: all_held } = pools.entry(pool).or_default();
         for taken in taken.into_iter().filter(|taken| !held.is_done(taken.index)) {
             let plan = Plan::Ended(outcome.clone());

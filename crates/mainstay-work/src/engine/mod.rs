@@ -156,6 +156,16 @@ impl Shared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// These executions are over. The next one of the same item may have begun here already.
+    fn forget(&self, over: &[(Uuid, Cancel)]) {
+        let mut running = self.running();
+        for (id, cancel) in over {
+            if running.get(id).is_some_and(|current| current.is_same(cancel)) {
+                running.remove(id);
+            }
+        }
+    }
+
     fn is_stopping(&self) -> bool {
         *self.stop.borrow()
     }
@@ -182,7 +192,7 @@ impl Shared {
         }
         self.ground.figures.lost.increment();
         tracing::warn!(lease = lost, "the lease is over; what ran under it is dropped");
-        self.running().drain().for_each(|(_, cancel)| cancel.ask());
+        self.running().drain().for_each(|(_, cancel)| cancel.lose());
         while !self.is_stopping() {
             match take_lease(&self.ground, &self.holder).await {
                 Ok(lease) => return self.lease.store(lease, Ordering::Release),

@@ -3,16 +3,17 @@
 use super::{Desk, Shared};
 use crate::claim::Held;
 use crate::error::Error;
-use crate::functions::Body;
+use crate::functions::{Body, Cancel};
 use crate::next::Outcome;
 use crate::pool::Pool;
 use crate::settle::{Blame, Ending, Plan, Settlement, adjust, blame, settle};
 use crate::work::Ground;
-use mainstay_store::{Tx, params};
+use mainstay_store::{Hold, Tx, params};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::mpsc::UnboundedReceiver;
+use uuid::Uuid;
 
 /// An item whose execution has ended, with the number of its batch.
 pub(super) type Done = (i64, Ending);
@@ -30,6 +31,8 @@ pub(super) async fn settle_all(shared: Arc<Shared>, desk: Arc<Desk>, mut ended: 
     let mut done = Vec::with_capacity(MAX_SETTLED);
     while ended.recv_many(&mut done, MAX_SETTLED).await > 0 {
         let count = done.len();
+        let over: Vec<(Uuid, Cancel)> =
+            done.iter().map(|(_, ending)| (ending.taken.id, ending.cancel.clone())).collect();
         let (alone, together): (Vec<Done>, Vec<Done>) =
             done.drain(..).partition(|(_, ending)| settler.runs_authors_code(ending));
         settler.settle(together).await;
@@ -37,6 +40,7 @@ pub(super) async fn settle_all(shared: Arc<Shared>, desk: Arc<Desk>, mut ended: 
         while alone.peek().is_some() {
             settler.settle(alone.by_ref().take(MAX_AUTHORS).collect()).await;
         }
+        settler.shared.forget(&over);
         settler.shared.ground.figures.running.add(-(count as i64));
         settler.desk.running.fetch_sub(count, Ordering::AcqRel);
         settler.desk.freed.notify_one();
@@ -61,10 +65,15 @@ impl Settler {
         let mut is_unknown = false;
         loop {
             let lease = self.shared.lease.load(Ordering::Acquire);
-            done.retain(|(batch, ending)| {
-                // What was taken under a lease that is over belongs to somebody else now.
-                self.desk.held().get(batch).is_some_and(|held| !held.is_done(ending.taken.index))
-            });
+            {
+                // What was taken under a lease that is over belongs to somebody else now. Later leases have higher
+                // numbers.
+                let mut held = self.desk.held();
+                held.retain(|_, held| held.lease >= lease);
+                done.retain(|(batch, ending)| {
+                    held.get(batch).is_some_and(|held| !held.is_done(ending.taken.index))
+                });
+            }
             if done.is_empty() {
                 return;
             }
@@ -75,10 +84,7 @@ impl Settler {
                 Err(failed) => failed,
             };
             match blame(&error, settlement.endings.len(), has_run, &settlement.progress) {
-                Blame::Lease => {
-                    self.desk.held().clear();
-                    return self.shared.renew(lease).await;
-                }
+                Blame::Lease => return self.shared.renew(lease).await,
                 Blame::Author(failed) if !done[failed.index].1.has_been_adjusted_for(&failed) => {
                     adjust(&mut done[failed.index].1, &failed);
                     failures += 1;
@@ -151,9 +157,7 @@ impl Settler {
         let figures = &self.shared.ground.figures;
         figures.settle_size.record(settlement.endings.len() as u64);
         let mut held = self.desk.held();
-        let mut running = self.shared.running();
         for (batch, ending) in &settlement.endings {
-            running.remove(&ending.taken.id);
             match &ending.plan {
                 Plan::Run | Plan::Ended(Outcome::Success(_)) => figures.succeeded.increment(),
                 Plan::Ended(Outcome::Canceled) => figures.canceled.increment(),
@@ -173,10 +177,12 @@ impl Settler {
 async fn is_settled(ground: &Ground, tx: &Tx, settlement: &Settlement) -> mainstay_store::Result<bool> {
     const DONE: &str = "SELECT marks.done FROM mainstay_batches AS batch \
          LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number WHERE batch.number = $1";
-    crate::lease::fence(ground, tx, settlement.lease.unwrap_or_default()).await?;
+    // Alone: the commit may be on its way to the server still.
+    let lease = settlement.lease.unwrap_or_default();
+    crate::lease::fence(ground, tx, lease, Hold::Alone).await?;
     let Some((batch, ending)) = settlement.endings.first() else { return Ok(true) };
     let Some(row) = tx.query_optional(DONE, params![*batch]).await? else { return Ok(true) };
     let done: Option<Vec<u8>> = row.get(0)?;
-    let held = Held { batch: *batch, size: usize::MAX, done: done.unwrap_or_default() };
+    let held = Held { batch: *batch, lease, size: usize::MAX, done: done.unwrap_or_default() };
     Ok(held.is_done(ending.taken.index))
 }

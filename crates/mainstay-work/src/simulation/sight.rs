@@ -361,7 +361,7 @@ async fn read(tx: Tx, (since_ms, ended, effects, told): (i64, i64, i64, i64)) ->
         let (batch, lease, pool): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let taken = unpack(row.get(3)?, row.get(4)?)?;
         let done: Option<Vec<u8>> = row.get(5)?;
-        let held = Held { batch, size: taken.len(), done: done.unwrap_or_default() };
+        let held = Held { batch, lease, size: taken.len(), done: done.unwrap_or_default() };
         let undone = taken.into_iter().filter(|taken| !held.is_done(taken.index));
         sight.held.extend(undone.map(|taken| Taking { pool, lease, taken }));
         sight.batches.insert(batch);

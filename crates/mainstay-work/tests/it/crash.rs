@@ -106,11 +106,10 @@ fn survive_kills(kind: Kind, cycles: u64) {
     for cycle in 0..cycles {
         let mut child = home.child(cycle).spawn().unwrap();
         // At once, while it opens the shop, or after more or less work.
-        match random.below(5) {
+        let several = random.below(5);
+        match several {
             0 => drop(child.wait_for("started", PATIENCE).unwrap()),
-            several => {
-                child.wait_for_acks((random.below(several * several * 16) + 1) as usize, PATIENCE).unwrap();
-            }
+            _ => child.wait_for_acks(1 + random.below(several * several * 16) as usize, PATIENCE).unwrap(),
         }
         child.kill9().unwrap();
         home.note(&child);

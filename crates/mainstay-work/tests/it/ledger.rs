@@ -90,7 +90,12 @@ enum Fate {
     Succeed,
     FailOnce,
     Refuse,
+    /// Succeed, but not at once: an action.
+    Linger,
 }
+
+/// Long enough to be met while it runs.
+const LINGERING: Duration = Duration::from_millis(30);
 
 /// - `put`: a mutation with an effect
 /// - `act`: an action
@@ -117,6 +122,9 @@ pub(crate) fn functions(store: &Store) -> Functions {
                     let noted = store.transact_with((key.clone(), order.number), step).await;
                     noted.map_err(|error| Failure::retryable(error.to_string()))?;
                 }
+                if order.fate == Fate::Linger {
+                    tokio::time::sleep(LINGERING).await;
+                }
                 order.fate.of(call.attempt)
             }
         })
@@ -136,10 +144,16 @@ impl Fate {
     }
 }
 
+/// A mutation that succeeds.
+pub(crate) fn put() -> NewWork {
+    let order = Order { number: 0, fate: Fate::Succeed };
+    NewWork::new(POOL, "put", &order).unwrap().on_complete("told", &()).unwrap()
+}
+
 /// Some item, of this key or of none.
 pub(crate) fn any_item(random: &dyn Random, key: &str, number: i64) -> NewWork {
-    let fate = [Fate::Succeed, Fate::Succeed, Fate::Succeed, Fate::FailOnce, Fate::Refuse];
-    let order = Order { number, fate: fate[random.below(5) as usize] };
+    let fate = [Fate::Succeed, Fate::Succeed, Fate::Succeed, Fate::FailOnce, Fate::Linger, Fate::Refuse];
+    let order = Order { number, fate: fate[random.below(6) as usize] };
     let function = ["put", "act"][random.below(2) as usize];
     let mut new = NewWork::new(POOL, function, &order).unwrap().on_complete("told", &number).unwrap();
     if random.below(3) > 0 {
@@ -217,13 +231,17 @@ pub(crate) async fn enqueue_items(
 
 /// Waits until nothing waits and nothing runs.
 pub(crate) async fn drained(work: &Work) {
+    let is_drained = is_drained_within(work, PATIENCE).await;
+    assert!(is_drained, "something never ends: {:?}", work.depth(POOL).await);
+}
+
+pub(crate) async fn is_drained_within(work: &Work, patience: Duration) -> bool {
     let draining = async {
         while !work.depth(POOL).await.is_ok_and(|depth| (depth.pending, depth.running) == (0, 0)) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let is_drained = tokio::time::timeout(PATIENCE, draining).await.is_ok();
-    assert!(is_drained, "something never ends: {:?}", work.depth(POOL).await);
+    tokio::time::timeout(patience, draining).await.is_ok()
 }
 
 // --- what is found ----------------------------------------------------------------------------------------------

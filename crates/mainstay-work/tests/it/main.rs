@@ -6,6 +6,7 @@ mod bench_of_tools;
 mod crash;
 mod http;
 mod ledger;
+mod nodes;
 mod pools;
 mod pull_workers;
 mod running;
