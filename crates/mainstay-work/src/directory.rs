@@ -125,6 +125,14 @@ impl Directory {
         Ok(name)
     }
 
+    /// The number of a pool, if it and these functions are known here, the functions as actions.
+    pub(crate) fn known(&self, pool: &str, functions: &[String]) -> Option<i64> {
+        let known = self.read();
+        let is_action =
+            |function: &String| known.functions.get(function).is_some_and(|kind| kind == "action");
+        functions.iter().all(is_action).then(|| known.pools.get(pool).copied()).flatten()
+    }
+
     /// The kind of a function that somebody has declared.
     pub(crate) async fn function(&self, tx: &Tx, name: &str) -> mainstay_store::Result<Result<String>> {
         if let Some(kind) = self.read().functions.get(name) {
@@ -134,7 +142,12 @@ impl Directory {
             return Ok(Err(Error::UnknownFunction(name.to_owned())));
         };
         let kind: String = row.get(0)?;
-        self.write().functions.insert(name.to_owned(), kind.clone());
+        // As with lanes: it may have been declared by this very transaction.
+        let (known, function) = (self.known.clone(), (name.to_owned(), kind.clone()));
+        tx.after_commit(Arc::new(move || {
+            let (name, kind) = function.clone();
+            known.write().unwrap_or_else(PoisonError::into_inner).functions.insert(name, kind);
+        }))?;
         Ok(Ok(kind))
     }
 
