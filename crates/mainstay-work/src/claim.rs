@@ -288,7 +288,7 @@ impl Share {
 const IS_READY: &str =
     "SELECT place FROM mainstay_work WHERE lane = $1 AND state = 0 AND place > $2 ORDER BY place LIMIT 1";
 
-async fn is_any_ready(tx: &Tx, groups: &[Group]) -> Result<bool> {
+pub(crate) async fn is_any_ready(tx: &Tx, groups: &[Group]) -> Result<bool> {
     for group in groups {
         for lane in &group.lanes {
             if !tx.query(IS_READY, params![*lane, group.after]).await?.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Every claim has a lease of its own, whose number is the token for all that is done about it.
 
-use crate::claim::{Group, Held, MAX_CLAIM, Taken, Wish, claim, unpack};
+use crate::claim::{Group, Held, MAX_CLAIM, Taken, Wish, claim, is_any_ready, unpack};
 use crate::directory::{Directory, pool_topic};
 use crate::engine::{canceled_ones, reap_in};
 use crate::enqueue::{parse, text};
@@ -51,7 +51,7 @@ pub struct Pull {
 }
 
 /// What a pull worker was given.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pulled {
     /// The token for all that is done about these items; nothing when there are none.
@@ -128,6 +128,7 @@ const HELD: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, mar
 const OWN: &str = "SELECT number FROM mainstay_leases WHERE number = $1 AND holder LIKE 'pull:%'";
 const EXTEND: &str = "UPDATE mainstay_leases SET until_ms = mainstay_now() + CAST($2 AS BIGINT) \
      WHERE number = $1 AND until_ms > mainstay_now() AND holder LIKE 'pull:%' RETURNING until_ms";
+const STATE: &str = "SELECT name, settings, is_paused FROM mainstay_pools WHERE number = $1";
 const SLOTS: &str = "SELECT CAST(coalesce(sum(slots), 0) AS BIGINT) FROM mainstay_slots WHERE pool = $1";
 
 impl Work {
@@ -158,15 +159,27 @@ impl Work {
             }
             Ok(pool)
         };
-        let pool = self.store().transact_with((self.ground().clone(), pull.clone()), declare).await?;
+        let pool = match self.ground().directory.known(&pull.pool, &pull.functions) {
+            Some(pool) => pool,
+            None => self.store().transact_with((self.ground().clone(), pull.clone()), declare).await?,
+        };
         let mut woken = self.store().listen(pool_topic(pool));
         let deadline = tokio::time::Instant::now() + pull.wait;
         loop {
             let context = (self.ground().clone(), pull.clone(), pool);
-            let pulled = self.store().transact_with(context, async |tx, (ground, pull, pool)| {
-                take(&ground, &tx, &pull, pool).await
+            // Most who ask get nothing, and that should cost nobody a commit.
+            let looked = self.store().read_with(context.clone(), async |tx, (ground, pull, pool)| {
+                is_worth_it(&ground, &tx, &pull, pool).await
             });
-            let (pulled, rate) = pulled.await?;
+            let (pulled, rate) = match looked.await? {
+                false => (Pulled::default(), None),
+                true => {
+                    let taken = self.store().transact_with(context, async |tx, (ground, pull, pool)| {
+                        take(&ground, &tx, &pull, pool).await
+                    });
+                    taken.await?
+                }
+            };
             if rate.is_some_and(|wait| wait.is_zero()) {
                 continue;
             }
@@ -272,13 +285,26 @@ async fn held_under(tx: &Tx, lease: i64) -> mainstay_store::Result<Option<(Held,
     Ok(Some((held, row.get(1)?, taken)))
 }
 
+/// Whether a claim could give anything. It may be too late when it does, and is then looked at again.
+async fn is_worth_it(ground: &Ground, tx: &Tx, pull: &Pull, pool: i64) -> mainstay_store::Result<bool> {
+    let is_offered = |function: &str| pull.functions.iter().any(|offered| offered == function);
+    let groups = Group::all(Directory::lanes_of(tx, pool, is_offered).await?);
+    if !is_any_ready(tx, &groups).await? {
+        return Ok(false);
+    }
+    let row = tx.query_one(STATE, params![pool]).await?;
+    let (settings, is_paused): (_, bool) = (ground.settings(row.get(0)?, row.get(1)?)?, row.get(2)?);
+    let slots: i64 = tx.query_one(SLOTS, params![pool]).await?.get(0)?;
+    Ok(!is_paused && slots < i64::from(settings.max_parallelism))
+}
+
 /// What was taken; when that is nothing, after how long it is worth looking again, as far as that is known.
 type Given = (Pulled, Option<Duration>);
 
 async fn take(ground: &Arc<Ground>, tx: &Tx, pull: &Pull, pool: i64) -> mainstay_store::Result<Given> {
     let is_offered = |function: &str| pull.functions.iter().any(|offered| offered == function);
     let lanes = Directory::lanes_of(tx, pool, is_offered).await?;
-    let nothing = Pulled { lease: None, until_ms: None, items: Vec::new() };
+    let nothing = Pulled::default();
     if lanes.is_empty() {
         return Ok((nothing, None));
     }

@@ -161,3 +161,32 @@ fn what_is_past_its_deadline_is_not_given_out() {
         assert_eq!(work.depth("shop").await.unwrap().running, 0);
     });
 }
+
+#[test]
+fn whoever_asks_in_vain_commits_nothing() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        assert_eq!(claimed(&work).await.lease, None);
+        // It finds its function declared, and remembers.
+        claimed(&work).await;
+        let committed = || store.figures().committed.get();
+        let before = committed();
+        for _ in 0..5 {
+            claimed(&work).await;
+        }
+        assert_eq!(committed(), before, "there is nothing");
+        work.pool(Pool::new("shop").max_parallelism(1)).await.unwrap();
+        work.enqueue_all(vec![item("remote", "x"); 2]).await.unwrap();
+        let held = claimed(&work).await;
+        assert_eq!(held.items.len(), 1);
+        let before = committed();
+        assert_eq!(claimed(&work).await.lease, None);
+        assert_eq!(committed(), before, "there is no room");
+        work.give_back(held.lease.unwrap()).await.unwrap();
+        work.pause("shop").await.unwrap();
+        let before = committed();
+        assert_eq!(claimed(&work).await.lease, None);
+        assert_eq!(committed(), before, "nothing may start");
+    });
+}
