@@ -214,6 +214,7 @@ impl Work {
             if tx.query_holding(OWN, params![lease], Hold::Alone).await?.is_empty() {
                 return Err(Error::LeaseLost(lease).into());
             }
+            lease::fence(&ground, &tx, lease, Hold::InPlace).await?;
             lease::give_up(&tx, lease).await?;
             reap_in(&ground, &tx, lease, &Outcome::Unstarted).await
         };

@@ -105,6 +105,8 @@ fn a_stale_lease_changes_nothing() {
             refused(format!("/v1/work/{id}/complete"), json!({"lease": stale, "returnValue": 1})).await;
             refused(format!("/v1/work/{id}/fail"), json!({"lease": stale, "error": "x"})).await;
             refused(format!("/v1/leases/{stale}/extend"), json!({})).await;
+            let given_back = request("DELETE", &format!("/v1/leases/{stale}")).send(shop.address).await;
+            given_back.problem(409, "LEASE_LOST");
         };
         // Over, but nobody has taken the work back yet; then somebody has, and then another worker has it.
         all().await;

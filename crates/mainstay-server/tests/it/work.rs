@@ -116,6 +116,20 @@ fn work_is_enqueued_done_and_told() {
         let last = many["work"][999]["workId"].as_str().unwrap();
         assert_eq!(shop.until(last, "success").await["result"]["returnValue"], 999);
 
+        // Whoever wants to know how it ended need not ask again and again.
+        let late = shop.enqueue(json!({"function": "echo", "args": 2, "runAfterMs": 50})).await;
+        let ended = shop.get(&format!("/v1/work/{late}?waitMs=20000")).await;
+        assert_eq!((&ended["native"], &ended["result"]["returnValue"]), (&json!("success"), &json!(2)));
+        let never = shop.enqueue(json!({"function": "wait", "args": 2})).await;
+        shop.until(&never, "running").await;
+        assert_eq!(shop.get(&format!("/v1/work/{never}?waitMs=10")).await["state"], "running");
+        assert_eq!(shop.get("/v1/work/work-123?waitMs=10").await, json!({"found": false}));
+        for (query, field) in [("waitMs=60001", "waitMs"), ("wait=1", "wait")] {
+            let answer = get(&format!("/v1/work/{never}?{query}")).send(shop.address).await;
+            assert_eq!(answer.problem(400, "QUERY_INVALID")["field"], field);
+        }
+        shop.delete(&format!("/v1/work/{never}")).await;
+
         // Item 266.
         let unknown = shop.get("/v1/work/work-123").await;
         assert_eq!(unknown, json!({"found": false}));

@@ -1,9 +1,11 @@
 //! `/v1/work/{id}` and `GET /v1/pools/{pool}/work`.
 
 use super::{Shop, limit, schema};
-use crate::{Answer, Json, Path, Query};
-use mainstay_work::{Canceled, Error, Status, Work};
+use crate::{Answer, App, Json, Path, Problem, Query};
+use axum::extract::State;
+use mainstay_work::{Canceled, Error, MAX_WAIT, Status, Work};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use utoipa::IntoParams;
 
 /// What is known of an item, if anything is (item 266).
@@ -38,6 +40,16 @@ pub(super) struct Parameters {
     limit: Option<usize>,
 }
 
+/// Whether to wait.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Patience {
+    /// Wait so many milliseconds for its end; told as it stands then, ended or not.
+    #[param(minimum = 0, maximum = 60000)]
+    wait_ms: Option<u64>,
+}
+
 /// Items.
 #[derive(Debug, Serialize)]
 pub(super) struct Items {
@@ -61,8 +73,27 @@ pub(super) async fn pending(
 ///
 /// One that is unknown, or was forgotten after its retention of seven days, is no error: `found` is false.
 #[utoipa::path(get, path = "/v1/work/{id}", operation_id = "getWork", tag = "work",
-    params(("id" = String, Path, description = "The item")), responses((status = 200, body = schema::WorkFound)))]
-pub(super) async fn get(Shop(work): Shop, Path(id): Path<String>) -> Answer<Json<Found>> {
+    params(("id" = String, Path, description = "The item"), Patience),
+    responses((status = 200, body = schema::WorkFound)))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Shop(work): Shop,
+    Path(id): Path<String>,
+    Query(patience): Query<Patience>,
+) -> Answer<Json<Found>> {
+    let wait = Duration::from_millis(patience.wait_ms.unwrap_or(0));
+    if wait > MAX_WAIT {
+        return Err(Problem::invalid_parameter("waitMs", "must be a number from 0 to 60000"));
+    }
+    if !wait.is_zero() {
+        tokio::select! {
+            ended = work.wait_for(&id, wait) => match ended {
+                Ok(_) | Err(Error::NotEnded { .. } | Error::NotFound(_)) => {}
+                Err(error) => return Err(error.into()),
+            },
+            () = app.shutdown().requested() => {}
+        }
+    }
     Ok(Json(work.status(&id).await?.into()))
 }
 

@@ -35,7 +35,7 @@ pub(super) fn routes() -> Routes {
         .add(Operator, routes!(pools::resume))
         .add(Operator.batch(), routes!(enqueue::enqueue))
         .add(Reader, routes!(items::pending))
-        .add(Reader, routes!(items::get))
+        .add(Reader.waiting(), routes!(items::get))
         .add(Operator, routes!(items::cancel))
         .add(Operator.waiting(), routes!(pull::claim))
         .add(Operator, routes!(pull::extend))
