@@ -4,7 +4,7 @@
 //! seen in the tables: an item that was acknowledged has ended, a mutation that ended well has one effect, every end was
 //! told once, and the rows of a key are in the order of its items.
 
-use mainstay_core::random::Random;
+use mainstay_core::random::{Random, SeededRandom};
 use mainstay_store::migrations::{Component, Script, Step};
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_work::{
@@ -13,7 +13,10 @@ use mainstay_work::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// Far above what anything here takes; whoever reaches it is stuck.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
@@ -145,9 +148,18 @@ impl Fate {
 }
 
 /// A mutation that succeeds.
-pub(crate) fn put() -> NewWork {
-    let order = Order { number: 0, fate: Fate::Succeed };
-    NewWork::new(POOL, "put", &order).unwrap().on_complete("told", &()).unwrap()
+pub(crate) fn put(number: i64) -> NewWork {
+    item("put", number, Fate::Succeed)
+}
+
+/// An action that succeeds, but not at once.
+pub(crate) fn lingering_act() -> NewWork {
+    item("act", 0, Fate::Linger)
+}
+
+fn item(function: &str, number: i64, fate: Fate) -> NewWork {
+    let order = Order { number, fate };
+    NewWork::new(POOL, function, &order).unwrap().on_complete("told", &()).unwrap()
 }
 
 /// Some item, of this key or of none.
@@ -225,6 +237,69 @@ pub(crate) async fn enqueue_items(
         }
         while work.depth(POOL).await.is_ok_and(|depth| depth.pending > MOST_WAITING) {
             tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// Writers that enqueue until they are told to stop, each with a key of its own.
+pub(crate) struct Load {
+    writers: JoinSet<()>,
+    is_over: Arc<AtomicBool>,
+    done: Arc<Mutex<Vec<Done>>>,
+}
+
+impl Load {
+    /// A writer for each of `works`. Rounds that follow each other have higher numbers.
+    pub(crate) fn start(works: &[Work], round: i64) -> Self {
+        let (is_over, done) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<Done>>>::default());
+        let mut writers = JoinSet::new();
+        for (writer, work) in works.iter().cloned().enumerate() {
+            let (is_over, done) = (is_over.clone(), done.clone());
+            writers.spawn(async move {
+                let random = SeededRandom::new(writer as u64 + 100 * round as u64);
+                let tell = |one: Done| {
+                    done.lock().unwrap().push(one);
+                    !is_over.load(Ordering::Relaxed)
+                };
+                enqueue_items(&work, &format!("key {writer}"), round * 1_000_000, &random, tell).await;
+            });
+        }
+        Self { writers, is_over, done }
+    }
+
+    /// Waits for the last calls; what was acknowledged.
+    pub(crate) async fn stop(mut self) -> Vec<Done> {
+        self.is_over.store(true, Ordering::Relaxed);
+        while let Some(writer) = self.writers.join_next().await {
+            writer.unwrap();
+        }
+        std::mem::take(&mut *self.done.lock().unwrap())
+    }
+}
+
+/// How many items have ended. Asks until it is told: servers go, and nodes hold locks.
+pub(crate) async fn ended_count(store: &Store) -> i64 {
+    let count = async |tx: Tx| tx.query_one("SELECT count(*) FROM mainstay_ended", &[]).await?.get::<i64>(0);
+    until_ok(async || store.read(count).await).await
+}
+
+/// Waits until so many more items have ended, and tells how long that took.
+pub(crate) async fn until_more_ended(store: &Store, more: i64) -> Duration {
+    let (began, target) = (Instant::now(), ended_count(store).await + more);
+    while ended_count(store).await < target {
+        assert!(began.elapsed() < PATIENCE, "nothing ends any more");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    began.elapsed()
+}
+
+/// Asks again for as long as the store fails.
+pub(crate) async fn until_ok<T>(ask: impl AsyncFn() -> mainstay_store::Result<T>) -> T {
+    let began = Instant::now();
+    loop {
+        match ask().await {
+            Ok(value) => return value,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
         }
     }
 }

@@ -4,9 +4,11 @@
 mod asking;
 mod bench_of_tools;
 mod crash;
+mod doorman;
 mod http;
 mod ledger;
 mod nodes;
+mod outages;
 mod pools;
 mod pull_workers;
 mod running;

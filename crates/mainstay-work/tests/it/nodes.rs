@@ -1,26 +1,23 @@
 //! Several nodes on one PostgreSQL: one that is paused beyond its lease, and pools that all of them share.
 
+use crate::doorman::Doorman;
 use crate::ledger::{
-    Actions, Done, Found, PATIENCE, POOL, Verdict, block_on, drained, enqueue_items, functions,
-    is_drained_within, is_long, open_shop, open_store, put,
+    Actions, Done, Found, Load, PATIENCE, POOL, Verdict, block_on, drained, functions, is_drained_within,
+    is_long, open_shop, open_store, put, until_more_ended, until_ok,
 };
 use mainstay_core::failpoints::Action;
-use mainstay_core::random::SeededRandom;
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::crash::{self, Child, Running};
 use mainstay_testkit::stores::{Kind, Place, for_each_kind, for_each_store};
 use mainstay_work::{Call, Depth, Engine, Failure, Functions, Native, NewWork, Pool, RetryPolicy, Work};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 const LEASE: Duration = Duration::from_millis(600);
 /// A paused node's locks are taken from it after this long.
 const LIMIT: Duration = Duration::from_millis(500);
-const WRITERS: u64 = 3;
 const URL: &str = "TEST_URL";
 const IS_UNFENCED: &str = "TEST_IS_UNFENCED";
 
@@ -48,15 +45,13 @@ fn child_works_on_another_node() {
     });
 }
 
-/// A node here and one in another process, with items for both.
+/// A node here and one in another process, which share what is enqueued here.
 struct Pair {
     store: Store,
     work: Work,
     engine: Engine,
     child: Running,
-    done: Arc<Mutex<Vec<Done>>>,
-    writers: JoinSet<()>,
-    is_over: Arc<AtomicBool>,
+    done: Vec<Done>,
 }
 
 impl Pair {
@@ -67,33 +62,11 @@ impl Pair {
         let child = if is_fenced { child } else { child.env(IS_UNFENCED, "1") }.spawn().unwrap();
         child.wait_for("works", PATIENCE).unwrap();
         let engine = work.start().await.unwrap();
-        let (done, is_over) = (Arc::default(), Arc::default());
-        let mut pair = Self { store, work, engine, child, done, writers: JoinSet::new(), is_over };
-        pair.write(0);
-        pair
+        Self { store, work, engine, child, done: Vec::new() }
     }
 
-    /// Lets writers enqueue, with numbers of this round.
-    fn write(&mut self, round: i64) {
-        self.is_over.store(false, Ordering::Relaxed);
-        for writer in 0..WRITERS {
-            let (work, done, is_over) = (self.work.clone(), self.done.clone(), self.is_over.clone());
-            self.writers.spawn(async move {
-                let random = SeededRandom::new(writer + 100 * round as u64);
-                let tell = |one: Done| {
-                    done.lock().unwrap().push(one);
-                    !is_over.load(Ordering::Relaxed)
-                };
-                enqueue_items(&work, &format!("key {writer}"), round * 1_000_000, &random, tell).await;
-            });
-        }
-    }
-
-    async fn stop_writing(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        while let Some(writer) = self.writers.join_next().await {
-            writer.unwrap();
-        }
+    fn load(&self, round: i64) -> Load {
+        Load::start(&[self.work.clone(), self.work.clone(), self.work.clone()], round)
     }
 
     /// How many leases others have, and how many batches.
@@ -119,47 +92,27 @@ impl Pair {
         assert!(waited.is_ok(), "others have leases: {:?}, wanted: {have_leases}", self.others().await);
     }
 
-    /// Waits until so many more items have ended.
-    async fn until_ended(&self, more: i64) {
-        let ended = async || {
-            let count =
-                async |tx: Tx| tx.query_one("SELECT count(*) FROM mainstay_ended", &[]).await?.get::<i64>(0);
-            until_ok(async || self.store.read(count).await).await
-        };
-        let target = ended().await + more;
-        let waiting = async {
-            while ended().await < target {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, waiting).await.expect("nothing ends any more");
-    }
-
     /// Pauses the other node until all that it had was taken from it; whether it had anything.
     async fn pause(&self) -> bool {
         self.until_others(true).await;
-        self.until_ended(20).await;
+        until_more_ended(&self.store, 20).await;
         self.child.stop().unwrap();
         let is_working = self.others().await.1 > 0;
         self.until_others(false).await;
-        self.until_ended(60).await;
+        until_more_ended(&self.store, 60).await;
         self.child.cont().unwrap();
         is_working
     }
 
-    fn check(&self, found: &Found) -> Verdict {
-        found.check(&self.done.lock().unwrap(), Actions::Late)
-    }
-}
-
-/// A paused node may hold what somebody waits for, until the server takes it away.
-async fn until_ok<T>(ask: impl AsyncFn() -> mainstay_store::Result<T>) -> T {
-    let began = Instant::now();
-    loop {
-        match ask().await {
-            Ok(value) => return value,
-            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+    /// Lets everything that was enqueued end, and looks for what is wrong.
+    async fn check(&mut self, load: Load, patience: Duration) -> Verdict {
+        self.done.extend(load.stop().await);
+        if !is_drained_within(&self.work, patience).await {
+            return Err(format!("something never ends: {:?}", self.work.depth(POOL).await));
         }
+        let found = Found::load(&self.store).await;
+        println!("{:?}", found.tally());
+        found.check(&self.done, Actions::Late)
     }
 }
 
@@ -167,23 +120,18 @@ async fn until_ok<T>(ask: impl AsyncFn() -> mainstay_store::Result<T>) -> T {
 fn a_node_paused_beyond_its_lease_ends_nothing_twice() {
     for_each_kind(&[Kind::Postgres], async |place| {
         let mut pair = Pair::start(&place, true).await;
-        let (pauses, mut working) = (if is_long() { 200 } else { 6 }, 0);
-        for pause in 0..pauses {
-            working += i32::from(pair.pause().await);
-            if pause % 20 == 19 {
-                // What goes wrong should not be looked for among too much.
-                pair.stop_writing().await;
-                drained(&pair.work).await;
-                let found = Found::load(&pair.store).await;
-                pair.check(&found).unwrap_or_else(|wrong| panic!("after {pause} pauses: {wrong}"));
-                pair.write(i64::from(pause));
+        // What goes wrong should not be looked for among too much.
+        let (rounds, pauses) = if is_long() { (10, 20) } else { (1, 6) };
+        let mut working = 0;
+        for round in 0..rounds {
+            let load = pair.load(round);
+            for _ in 0..pauses {
+                working += i64::from(pair.pause().await);
             }
+            let verdict = pair.check(load, PATIENCE).await;
+            verdict.unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
         }
-        pair.stop_writing().await;
-        drained(&pair.work).await;
-        let found = Found::load(&pair.store).await;
-        pair.check(&found).unwrap_or_else(|wrong| panic!("{wrong}"));
-        println!("{pauses} pauses, {working} of them while it worked: {:?}", found.tally());
+        println!("{} pauses, {working} of them while it worked", rounds * pauses);
         assert!(working > 0, "it never had anything");
     });
 }
@@ -194,23 +142,15 @@ fn a_node_paused_beyond_its_lease_ends_nothing_twice() {
 fn a_paused_node_without_the_fence_is_found_out() {
     for_each_kind(&[Kind::Postgres], async |place| {
         let mut pair = Pair::start(&place, false).await;
-        let mut found = Ok(());
-        for pause in 1..=40 {
+        for round in 0..40 {
+            let load = pair.load(round);
             pair.pause().await;
-            // Long enough for the other one to end what it thinks is its own.
             pair.until_others(true).await;
-            pair.stop_writing().await;
-            found = match is_drained_within(&pair.work, Duration::from_secs(5)).await {
-                true => pair.check(&Found::load(&pair.store).await),
-                false => Err("something never ends".to_owned()),
-            };
-            if let Err(wrong) = &found {
-                println!("found after {pause} pauses: {wrong}");
-                break;
+            if let Err(wrong) = pair.check(load, Duration::from_secs(5)).await {
+                return println!("found after {} pauses: {wrong}", round + 1);
             }
-            pair.write(pause);
         }
-        assert!(found.is_err(), "nobody noticed");
+        panic!("nobody noticed");
     });
 }
 
@@ -277,37 +217,6 @@ fn what_ran_under_a_lost_lease_is_dropped_and_done_again() {
     });
 }
 
-/// A connection of its own, on which locks are held that a mutation of the shop waits for.
-struct Doorman(tokio_postgres::Client);
-
-impl Doorman {
-    async fn new(place: &Place) -> Self {
-        let (client, line) = tokio_postgres::connect(place.url(), tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(line);
-        Self(client)
-    }
-
-    async fn shut(&self, door: i64) {
-        self.0.execute("SELECT pg_advisory_lock($1)", &[&door]).await.unwrap();
-    }
-
-    async fn open(&self, door: i64) {
-        self.0.execute("SELECT pg_advisory_unlock($1)", &[&door]).await.unwrap();
-    }
-
-    /// Waits until somebody waits at a door.
-    async fn until_somebody_waits(&self, door: i64) {
-        let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = $1::oid \
-             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let waiting = async {
-            while self.0.query(sql, &[&u32::try_from(door).unwrap()]).await.unwrap().is_empty() {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, waiting).await.expect("nobody comes to the door");
-    }
-}
-
 /// The lease is lost while mutations are under way: those that had begun are ended by their commit, and what the node
 /// still has in its queue is not its own any more.
 #[test]
@@ -327,9 +236,9 @@ fn a_lease_lost_under_mutations_ends_none_of_them_twice_and_cancels_none() {
         let engine = work.start().await.unwrap();
         // These two end together, and the second has not begun when the lease is lost.
         let mut enqueued = work.enqueue_all(vec![knock(1), knock(-1)]).await.unwrap();
-        doorman.until_somebody_waits(1).await;
+        doorman.until_waiting(1).await;
         // These were taken, and wait for their turn.
-        let many = (0..MANY).map(|_| put()).chain([knock(2)]);
+        let many = (0..MANY).map(put).chain([knock(2)]);
         enqueued.extend(work.enqueue_all(many.rev().collect()).await.unwrap());
         until_depth(&work, |depth| depth.running == MANY as u64 + 3).await;
         let lost = engine.lease();
@@ -338,7 +247,7 @@ fn a_lease_lost_under_mutations_ends_none_of_them_twice_and_cancels_none() {
         engine.look_around();
         until(|| engine.lease() != lost).await;
         doorman.open(1).await;
-        doorman.until_somebody_waits(2).await;
+        doorman.until_waiting(1).await;
         until_gone(&store, lost).await;
         doorman.open(2).await;
         drained(&work).await;

@@ -1,0 +1,54 @@
+//! Lets transactions on PostgreSQL wait at a place of the test's choosing: in a mutation, or in their commit.
+
+use crate::ledger::PATIENCE;
+use mainstay_testkit::stores::Place;
+use std::time::Duration;
+
+/// A connection of its own, which holds the doors that others wait at.
+pub(crate) struct Doorman(tokio_postgres::Client);
+
+impl Doorman {
+    pub(crate) async fn new(place: &Place) -> Self {
+        let (client, line) = tokio_postgres::connect(place.url(), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(line);
+        Self(client)
+    }
+
+    pub(crate) async fn shut(&self, door: i64) {
+        self.0.execute("SELECT pg_advisory_lock($1)", &[&door]).await.unwrap();
+    }
+
+    pub(crate) async fn open(&self, door: i64) {
+        self.0.execute("SELECT pg_advisory_unlock($1)", &[&door]).await.unwrap();
+    }
+
+    /// Lets every transaction that inserts into `table` pass a door in its commit.
+    pub(crate) async fn guard_commits(&self, table: &str, door: i64) {
+        let sql = format!(
+            "CREATE FUNCTION pass_door() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN PERFORM pg_advisory_xact_lock_shared({door}); RETURN NULL; END $$;
+             CREATE CONSTRAINT TRIGGER pass_door AFTER INSERT ON {table} DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION pass_door()"
+        );
+        self.0.batch_execute(&sql).await.unwrap();
+    }
+
+    /// Waits until so many transactions wait for something that another one holds.
+    pub(crate) async fn until_waiting(&self, count: i64) {
+        let sql = "SELECT count(*) FROM pg_stat_activity \
+             WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        let waiting = async {
+            while self.0.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) < count {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.expect("nobody comes to the door");
+    }
+
+    /// Ends whoever waits at a door, as an administrator does.
+    pub(crate) async fn turn_away(&self) {
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE wait_event = 'advisory' AND datname = current_database()";
+        assert_eq!(self.0.query(sql, &[]).await.unwrap().len(), 1);
+    }
+}
