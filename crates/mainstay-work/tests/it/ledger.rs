@@ -66,8 +66,13 @@ const EFFECTS: &str = "CREATE TABLE effects (id TEXT NOT NULL)";
 const TOLD: &str = "CREATE TABLE told (id TEXT NOT NULL, kind TEXT NOT NULL)";
 const STEP: &str = "INSERT INTO steps (item_key, number, is_action) VALUES ($1, $2, $3)";
 
+/// Settings with all tables.
+pub(crate) fn with_tables(options: Options) -> Options {
+    options.component(COMPONENT).component(LEDGER)
+}
+
 pub(crate) async fn open_store(options: Options) -> Store {
-    options.component(COMPONENT).component(LEDGER).open().await.unwrap()
+    with_tables(options).open().await.unwrap()
 }
 
 /// The shop of a store, with leases that do not last long.

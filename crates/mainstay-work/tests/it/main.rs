@@ -12,3 +12,4 @@ mod outages;
 mod pools;
 mod pull_workers;
 mod running;
+mod time;
