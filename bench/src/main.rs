@@ -9,6 +9,10 @@ const USAGE: &str = "usage: mainstay-bench store [sqlite|postgres|long-read]
        mainstay-bench events [embedded|http|postgres|read|growth ...] [--seconds <n>]
        mainstay-bench work [postgres|sqlite ...] [--items <n>]";
 
+/// As in the `mainstay` binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> anyhow::Result<()> {
     // What the store warns of belongs to what is measured.
     tracing_subscriber::fmt()

@@ -1,30 +1,65 @@
 //! Statements over many rows: few of them, and of few sizes.
 
+#[cfg(feature = "postgres")]
+use crate::tx::Link;
 use crate::{Result, Row, Tx, Value};
 use futures_util::future::try_join_all;
 
 /// How many rows one statement takes. Few sizes, so that few statements are prepared.
 const SIZES: [usize; 3] = [64, 8, 1];
 
+/// What a column of an inserted row holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// Whole numbers.
+    Int,
+    /// Text.
+    Text,
+    /// Bytes.
+    Blob,
+}
+
+impl Column {
+    fn type_name(self) -> &'static str {
+        match self {
+            Self::Int => "BIGINT",
+            Self::Text => "TEXT",
+            Self::Blob => "BYTEA",
+        }
+    }
+}
+
 /// A statement that takes any number of rows, as one text for each of a few sizes. Make it once and keep it.
 ///
 /// ```
-/// use mainstay_store::{Bulk, Value};
+/// use mainstay_store::{Bulk, Column::{Int, Text}, Value};
 /// use std::sync::LazyLock;
 ///
-/// static INSERT: LazyLock<Bulk> =
-///     LazyLock::new(|| Bulk::insert("INSERT INTO notes (id, text) VALUES {rows} ON CONFLICT DO NOTHING", 2));
+/// static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
+///     Bulk::insert("INSERT INTO notes (id, text) VALUES {rows} ON CONFLICT DO NOTHING", &[Int, Text])
+/// });
 /// ```
 #[derive(Debug)]
 pub struct Bulk {
     texts: [String; SIZES.len()],
     columns: usize,
+    /// For PostgreSQL, which takes any number of rows as one list for each column: nothing costs it more than many
+    /// parameters.
+    by_column: Option<String>,
 }
 
 impl Bulk {
-    /// A statement whose `{rows}` becomes `($1, $2), ($3, $4)` and so on, with rows of so many columns.
-    pub fn insert(template: &str, columns: usize) -> Self {
-        Self::new(columns, |rows| template.replace("{rows}", &tuples(rows, columns, false)))
+    /// A statement whose `{rows}`, which stands behind `VALUES`, becomes `($1, $2), ($3, $4)` and so on.
+    pub fn insert(template: &str, columns: &[Column]) -> Self {
+        let width = columns.len();
+        let lists = columns
+            .iter()
+            .enumerate()
+            .map(|(index, column)| format!("CAST(${} AS {}[])", index + 1, column.type_name()));
+        let lists = lists.collect::<Vec<_>>().join(", ");
+        let by_column = template.replace("VALUES {rows}", &format!("SELECT * FROM unnest({lists})"));
+        let by_row = Self::new(width, |rows| template.replace("{rows}", &tuples(rows, width, false)));
+        Self { by_column: Some(by_column), ..by_row }
     }
 
     /// As [`insert`](Self::insert), for rows of whole numbers that stand where their type cannot be seen, as in a
@@ -42,11 +77,17 @@ impl Bulk {
     }
 
     fn new(columns: usize, text: impl Fn(usize) -> String) -> Self {
-        Self { texts: SIZES.map(text), columns }
+        Self { texts: SIZES.map(text), columns, by_column: None }
     }
 
     /// Runs it for all rows of `values`, which stand one behind another; how many rows were changed.
     pub async fn execute(&self, tx: &Tx, values: &[Value]) -> Result<u64> {
+        #[cfg(feature = "postgres")]
+        if let (Link::Postgres(handle), Some(text)) = (&tx.link, &self.by_column)
+            && values.len() > self.columns
+        {
+            return handle.execute_by_column(text, values).await;
+        }
         if let Some(text) = self.whole(values) {
             return tx.execute(text, values).await;
         }
@@ -117,9 +158,11 @@ mod tests {
 
     #[test]
     fn places_are_numbered_through() {
-        let insert = Bulk::insert("INSERT INTO t (a, b) VALUES {rows}", 2);
+        let insert = Bulk::insert("INSERT INTO t (a, b) VALUES {rows}", &[Column::Int, Column::Text]);
         assert_eq!(insert.texts[2], "INSERT INTO t (a, b) VALUES ($1, $2)");
         assert!(insert.texts[1].ends_with("($13, $14), ($15, $16)"));
+        let by_column = "INSERT INTO t (a, b) SELECT * FROM unnest(CAST($1 AS BIGINT[]), CAST($2 AS TEXT[]))";
+        assert_eq!(insert.by_column.as_deref(), Some(by_column));
         assert!(Bulk::list("a IN ({values})").texts[1].ends_with("$7, $8)"));
         assert!(Bulk::numbers("{rows}", 1).texts[2].contains("CAST($1 AS BIGINT)"));
     }

@@ -49,7 +49,7 @@ mod tx;
 mod value;
 mod wakeups;
 
-pub use bulk::Bulk;
+pub use bulk::{Bulk, Column};
 #[cfg(feature = "postgres")]
 pub use drivers::postgres::Lent;
 pub use epilogue::{AfterCommit, Ending, Epilogue};

@@ -99,6 +99,20 @@ impl Statement {
         }
         params.iter().enumerate().try_for_each(|(index, value)| value.check(index + 1))
     }
+
+    /// Checks rows that stand one behind another and go with it as one list for each parameter.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn check_columns(&self, values: &[Value]) -> Result<()> {
+        let width = self.parameters as usize;
+        if width == 0 || !values.len().is_multiple_of(width) {
+            let count = values.len();
+            return Err(Error::Parameters(format!(
+                "{count} values do not fill rows of {width}: {}",
+                self.text
+            )));
+        }
+        values.iter().enumerate().try_for_each(|(index, value)| value.check(index % width + 1))
+    }
 }
 
 /// Statements read so far, so that each text is read once.

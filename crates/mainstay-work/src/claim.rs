@@ -10,8 +10,10 @@ use crate::item::Item;
 use crate::lease;
 use crate::pool::Pool;
 use crate::work::Ground;
-use mainstay_store::{Hold, Result, Tx, Value, params};
+use mainstay_store::{Hold, Result, Row, Tx, Value, params};
+use serde_json::value::RawValue;
 use std::sync::Arc;
+use tokio::try_join;
 use uuid::Uuid;
 
 /// Most items of one claim: beyond this the cost of a commit is spread thin already.
@@ -49,7 +51,7 @@ impl Group {
 #[derive(Debug, Clone)]
 pub(crate) struct Taken {
     pub(crate) id: Uuid,
-    pub(crate) item: Item,
+    pub(crate) item: Arc<Item>,
     /// Where it stands in its batch.
     pub(crate) index: usize,
 }
@@ -83,7 +85,8 @@ impl Held {
 /// What came of a claim.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claimed {
-    pub(crate) taken: Vec<Taken>,
+    /// The items, as they are kept. Reading them need not keep others from writing.
+    pub(crate) texts: Vec<(Uuid, String)>,
     pub(crate) held: Option<Held>,
     pub(crate) now_ms: i64,
     /// How the pool is set at this moment.
@@ -108,8 +111,10 @@ const KEPT: &str = "SELECT number, taken_at, ids, items FROM mainstay_batches \
 
 /// Holds a pool against other claims, also an earlier one of one's own that is not over; tells the time.
 async fn take_turn(ground: &Ground, tx: &Tx, pool: i64, lease: i64) -> Result<i64> {
-    tx.lock(&format!("mainstay.work.pool.{pool}")).await?;
-    lease::fence(ground, tx, lease, Hold::InPlace).await
+    let name = format!("mainstay.work.pool.{pool}");
+    // Sent at once, and done in this order.
+    let ((), now_ms) = try_join!(biased; tx.lock(&name), lease::fence(ground, tx, lease, Hold::InPlace))?;
+    Ok(now_ms)
 }
 
 /// What was taken under a lease after the batch of this number, of which nobody may have heard: the outcome of a claim
@@ -123,17 +128,22 @@ pub(crate) async fn claimed_after(
     take_turn(ground, tx, pool, lease).await?;
     let mut found = Vec::new();
     for row in tx.query(KEPT, params![lease, pool, batch]).await? {
-        let taken = unpack(row.get(2)?, row.get(3)?)?;
-        let held = Held { batch: row.get(0)?, lease, size: taken.len(), done: Vec::new() };
-        found.push(Claimed { taken, held: Some(held), now_ms: row.get(1)?, ..Claimed::default() });
+        let texts = texts(row.get(2)?, row.get(3)?)?;
+        let held = Held { batch: row.get(0)?, lease, size: texts.len(), done: Vec::new() };
+        found.push(Claimed { texts, held: Some(held), now_ms: row.get(1)?, ..Claimed::default() });
     }
     Ok(found)
 }
 
 /// Takes what may be taken.
 pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claimed> {
-    let now_ms = take_turn(ground, tx, wish.pool, wish.lease).await?;
-    let row = tx.query_one(STATE, params![wish.pool]).await?;
+    let pool = params![wish.pool];
+    let (now_ms, row, slots) = try_join!(
+        biased;
+        take_turn(ground, tx, wish.pool, wish.lease),
+        tx.query_one(STATE, pool),
+        tx.query(SLOTS, pool)
+    )?;
     let settings = ground.settings(row.get(0)?, row.get(1)?)?;
     let is_paused: bool = row.get(2)?;
     let mut claimed = Claimed { now_ms, settings: Some(settings.clone()), ..Claimed::default() };
@@ -148,22 +158,27 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
         claimed.wait_ms = (allowed < most).then(|| rate.wait_ms(now_ms));
         most = most.min(allowed);
     }
-    let share = share(tx, wish, settings.max_parallelism as usize, most).await?;
+    let share = share(&slots, wish, settings.max_parallelism as usize, most)?;
     most = most.min(share.allowed);
-    let (rows, reached) = take(tx, &wish.lanes, most).await?;
+    let (texts, reached) = match ground.store.is_shared() {
+        true => take(tx, &wish.lanes, most).await?,
+        false => take_alone(tx, &wish.lanes, most).await?,
+    };
     claimed.reached = reached;
-    let count = rows.len();
+    let count = texts.len();
     claimed.is_more = count == most && most > 0 && claimed.wait_ms.is_none();
     // Somebody who wants and gets nothing must be heard, but only if there is something to be had.
     let is_short = share.is_short
         && count == share.allowed
         && (count > 0 || (!is_paused && is_any_ready(tx, &wish.lanes).await?));
-    share.settle(tx, wish, count, is_short).await?;
     if count == 0 {
+        share.settle(tx, wish, count, is_short).await?;
         return Ok(claimed);
     }
-    let (mut ids, mut items) = (Vec::with_capacity(count * 16), String::from("["));
-    for (index, (id, item)) in rows.iter().enumerate() {
+    let bytes: usize = texts.iter().map(|(_, item)| item.len() + 1).sum();
+    let (mut ids, mut items) = (Vec::with_capacity(count * 16), String::with_capacity(bytes + 1));
+    items.push('[');
+    for (index, (id, item)) in texts.iter().enumerate() {
         ids.extend(id.as_bytes());
         if index > 0 {
             items.push(',');
@@ -171,25 +186,38 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
         items.push_str(item);
     }
     items.push(']');
-    let kept = tx.query_one(KEEP, params![wish.lease, wish.pool, now_ms, ids, items]).await?;
-    claimed.held = Some(Held { batch: kept.get(0)?, lease: wish.lease, size: count, done: Vec::new() });
     if let Some(rate) = &mut rate {
         rate.start(now_ms, count);
         tx.execute(SET_STARTED, params![wish.pool, rate.until_us]).await?;
     }
-    change(tx, wish.pool, now_ms, -(count as i64), count as i64, 0).await?;
-    for (index, (id, item)) in rows.into_iter().enumerate() {
-        let item = serde_json::from_str(&item).map_err(mainstay_store::Error::application)?;
-        claimed.taken.push(Taken { id, item, index });
-    }
+    let batch = params![wish.lease, wish.pool, now_ms, ids, items];
+    let (kept, (), ()) = try_join!(
+        biased;
+        tx.query_one(KEEP, batch),
+        share.settle(tx, wish, count, is_short),
+        change(tx, wish.pool, now_ms, -(count as i64), count as i64, 0)
+    )?;
+    claimed.held = Some(Held { batch: kept.get(0)?, lease: wish.lease, size: count, done: Vec::new() });
+    claimed.texts = texts;
     Ok(claimed)
+}
+
+/// Reads items that were taken.
+pub(crate) fn read(texts: Vec<(Uuid, String)>) -> impl Iterator<Item = Taken> {
+    let taken =
+        |(index, (id, text)): (usize, (Uuid, String))| Taken { id, item: Arc::new(Item::read(&text)), index };
+    texts.into_iter().enumerate().map(taken)
+}
+
+/// The items of a batch that was kept, as they are kept.
+fn texts(ids: &[u8], items: &str) -> Result<Vec<(Uuid, String)>> {
+    let items: Vec<&RawValue> = serde_json::from_str(items).map_err(mainstay_store::Error::application)?;
+    Ok(ids.chunks_exact(16).map(uuid).zip(items.iter().map(|item| item.get().to_owned())).collect())
 }
 
 /// The items of a batch that was kept.
 pub(crate) fn unpack(ids: &[u8], items: &str) -> Result<Vec<Taken>> {
-    let items: Vec<Item> = serde_json::from_str(items).map_err(mainstay_store::Error::application)?;
-    let ids = ids.chunks_exact(16).map(uuid);
-    Ok(ids.zip(items).enumerate().map(|(index, (id, item))| Taken { id, item, index }).collect())
+    Ok(read(texts(ids, items)?).collect())
 }
 
 /// Takes items from the front, and tells up to where each group was taken.
@@ -204,32 +232,73 @@ async fn take(tx: &Tx, groups: &[Group], most: usize) -> Result<(Vec<(Uuid, Stri
         params.extend(group.lanes.iter().map(|lane| Value::Int(*lane)));
         let mut rows = Vec::new();
         for row in tx.query(&take_sql(group.lanes.len()), &params).await? {
-            rows.push((row.get::<i64>(0)?, uuid(row.get(1)?), row.get::<String>(2)?));
+            rows.push(front(row)?);
         }
         // A deletion gives its rows back in any order.
-        rows.sort_unstable_by_key(|(place, _, _)| *place);
-        *reached = rows.last().map_or(*reached, |(place, _, _)| *place);
-        taken.extend(rows.into_iter().map(|(_, id, item)| (id, item)));
+        rows.sort_unstable_by_key(|(place, _)| *place);
+        *reached = rows.last().map_or(*reached, |(place, _)| *place);
+        taken.extend(rows.into_iter().map(|(_, item)| item));
     }
     Ok((taken, reached))
 }
 
 /// `$1` how many, `$2` after which place, `$3…` the lanes.
 fn take_sql(lanes: usize) -> String {
+    let places = front_sql("place", "mainstay_work", lanes);
+    format!("DELETE FROM mainstay_work WHERE place IN ({places}) RETURNING place, id, item")
+}
+
+/// The front of several lanes. `$1` how many, `$2` after which place, `$3…` the lanes.
+fn front_sql(columns: &str, table: &str, lanes: usize) -> String {
     let front = |lane: usize| {
+        let lane = lane + 3;
         format!(
-            "SELECT place FROM mainstay_work WHERE lane = ${} AND state = 0 AND place > $2 ORDER BY place LIMIT $1",
-            lane + 3
+            "SELECT {columns} FROM {table} WHERE lane = ${lane} AND state = 0 AND place > $2 ORDER BY place LIMIT $1"
         )
     };
-    let places = if lanes == 1 {
-        front(0)
-    } else {
-        let fronts: Vec<String> =
-            (0..lanes).map(|lane| format!("SELECT place FROM ({}) AS front_{lane}", front(lane))).collect();
-        format!("SELECT place FROM ({}) AS fronts ORDER BY place LIMIT $1", fronts.join(" UNION ALL "))
-    };
-    format!("DELETE FROM mainstay_work WHERE place IN ({places}) RETURNING place, id, item")
+    if lanes == 1 {
+        return front(0);
+    }
+    let fronts: Vec<String> =
+        (0..lanes).map(|lane| format!("SELECT {columns} FROM ({}) AS front_{lane}", front(lane))).collect();
+    format!("SELECT {columns} FROM ({}) AS fronts ORDER BY place LIMIT $1", fronts.join(" UNION ALL "))
+}
+
+const READY: &str = "mainstay_work INDEXED BY mainstay_work_ready";
+const DROP_FRONT: &str = "DELETE FROM mainstay_work INDEXED BY mainstay_work_ready \
+     WHERE lane = $1 AND state = 0 AND place > $2 AND place <= $3";
+
+/// As [`take`], on SQLite, where nobody else writes between two statements: half the cost of a deletion that tells what it
+/// deletes.
+async fn take_alone(tx: &Tx, groups: &[Group], most: usize) -> Result<(Vec<(Uuid, String)>, Vec<i64>)> {
+    let mut taken: Vec<(Uuid, String)> = Vec::new();
+    let mut reached: Vec<i64> = groups.iter().map(|group| group.after).collect();
+    for (group, reached) in groups.iter().zip(&mut reached) {
+        if taken.len() >= most {
+            break;
+        }
+        let mut params = vec![Value::Int((most - taken.len()) as i64), Value::Int(group.after)];
+        params.extend(group.lanes.iter().map(|lane| Value::Int(*lane)));
+        let rows = tx.query(&front_sql("place, id, item", READY, group.lanes.len()), &params).await?;
+        let Some(last) = rows.last() else { continue };
+        *reached = last.get(0)?;
+        for lane in &group.lanes {
+            tx.execute(DROP_FRONT, params![*lane, group.after, *reached]).await?;
+        }
+        for row in rows {
+            taken.push(front(row)?.1);
+        }
+    }
+    Ok((taken, reached))
+}
+
+/// A row of `place, id, item`.
+fn front(row: Row) -> Result<(i64, (Uuid, String))> {
+    let (place, id) = (row.get(0)?, uuid(row.get(1)?));
+    match row.into_values().pop() {
+        Some(Value::Text(item)) => Ok((place, (id, item))),
+        _ => Ok((place, (id, String::new()))),
+    }
 }
 
 /// How many of a pool's places a lease has.
@@ -245,9 +314,9 @@ struct Share {
 }
 
 /// Finds a lease's share of what may run at once. The slots of all leases together are never more than that.
-async fn share(tx: &Tx, wish: &Wish, at_once: usize, wanted: usize) -> Result<Share> {
+fn share(kept_slots: &[Row], wish: &Wish, at_once: usize, wanted: usize) -> Result<Share> {
     let (mut kept, mut others, mut leases, mut is_other_short) = (None, 0_usize, 1_usize, false);
-    for row in tx.query(SLOTS, params![wish.pool]).await? {
+    for row in kept_slots {
         let slots = row.get::<i64>(1)?.max(0) as usize;
         if row.get::<i64>(0)? == wish.lease {
             kept = Some((slots, row.get(2)?));

@@ -11,6 +11,7 @@ use crate::schema::waiting;
 use crate::work::Ground;
 use crate::{MAX_BATCH, MAX_DEPTH, keys};
 use mainstay_core::ids::Kind;
+use mainstay_store::Column::{Blob, Int, Text};
 use mainstay_store::{Bulk, Ending, Epilogue, Tx, Value, params};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -48,7 +49,10 @@ impl Receipt {
 }
 
 pub(crate) static INSERT_WORK: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::insert("INSERT INTO mainstay_work (id, pool, lane, state, due_at, work_key, item) VALUES {rows}", 7)
+    Bulk::insert(
+        "INSERT INTO mainstay_work (id, pool, lane, state, due_at, work_key, item) VALUES {rows}",
+        &[Blob, Int, Int, Int, Int, Text, Text],
+    )
 });
 const CHANGE: &str = "INSERT INTO mainstay_pool_changes (pool, changed_at, pending, started, ended) \
      VALUES ($1, $2, $3, $4, $5)";

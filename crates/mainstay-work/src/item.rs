@@ -5,7 +5,8 @@ use crate::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
 use mainstay_core::failure::Failure;
 use mainstay_core::retry::RetryPolicy;
 use mainstay_core::trace::TraceContext;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::time::Duration;
 
@@ -229,10 +230,42 @@ fn is_none_yet(number: &u32) -> bool {
     *number == 0
 }
 
+/// The function of an item that cannot be read. No function can have this name.
+pub(crate) const UNREADABLE: &str = "(unreadable)";
+
 /// How many failures of an item are kept.
 const MAX_ERRORS: usize = 10;
 
 impl Item {
+    /// Reads an item as it is kept. One that cannot be read is an item too, of a function that nobody has, so that it
+    /// ends and is told of; its text is not lost.
+    pub(crate) fn read(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_else(|error| {
+            tracing::error!(%error, "an item cannot be read");
+            Self::unreadable(text)
+        })
+    }
+
+    fn unreadable(text: &str) -> Self {
+        Self {
+            function: UNREADABLE.to_owned(),
+            args: serde_json::value::to_raw_value(text).unwrap_or_else(|_| RawValue::NULL.to_owned()),
+            context: None,
+            key: None,
+            priority: 0,
+            retry: None,
+            on_complete: None,
+            trace: None,
+            enqueued_at: 0,
+            deadline_at: None,
+            attempts: 0,
+            errors: Vec::new(),
+            depth: 0,
+            retry_of: None,
+            completes: None,
+        }
+    }
+
     /// Notes a failure.
     pub(crate) fn note(&mut self, at_ms: i64, failure: &Failure) {
         if self.errors.len() >= MAX_ERRORS {
@@ -255,8 +288,8 @@ pub struct Attempted {
 }
 
 /// What came of an item (item 148).
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(into = "Written", try_from = "Written")]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Written")]
 pub enum WorkResult {
     /// It returned.
     Success {
@@ -283,28 +316,28 @@ impl WorkResult {
     }
 }
 
+impl Serialize for WorkResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", self.kind())?;
+        match self {
+            Self::Success { return_value } => map.serialize_entry("returnValue", return_value)?,
+            Self::Failed { error } => map.serialize_entry("error", error)?,
+            Self::Canceled => {}
+        }
+        map.end()
+    }
+}
+
 /// A result as JSON. (serde cannot keep a raw value inside of a tagged enum.)
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Written {
     kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     return_value: Option<Box<RawValue>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     error: Option<String>,
-}
-
-impl From<WorkResult> for Written {
-    fn from(result: WorkResult) -> Self {
-        let kind = result.kind().to_owned();
-        match result {
-            WorkResult::Success { return_value } => {
-                Self { kind, return_value: Some(return_value), error: None }
-            }
-            WorkResult::Failed { error } => Self { kind, return_value: None, error: Some(error) },
-            WorkResult::Canceled => Self { kind, return_value: None, error: None },
-        }
-    }
 }
 
 impl TryFrom<Written> for WorkResult {

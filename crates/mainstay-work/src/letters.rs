@@ -5,6 +5,7 @@ use crate::enqueue::{noted, parse, text, uuid};
 use crate::error::{Error, Result};
 use crate::item::{Attempted, Item, NewWork};
 use crate::work::Work;
+use mainstay_store::Column::{Blob, Int, Text};
 use mainstay_store::{Bulk, Row, Tx, Value, params};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -104,7 +105,7 @@ struct Written {
 pub(crate) static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::insert(
         "INSERT INTO mainstay_letters (id, pool, name, kind, status, failed_at, letter) VALUES {rows}",
-        7,
+        &[Blob, Int, Text, Text, Int, Int, Text],
     )
 });
 const COLUMNS: &str = "number, id, pool, name, kind, status, failed_at, letter";

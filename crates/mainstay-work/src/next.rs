@@ -15,6 +15,7 @@ use mainstay_core::failure::{Class, Failure};
 use mainstay_core::random::Random;
 use mainstay_core::retry::RetryPolicy;
 use serde_json::value::RawValue;
+use std::sync::Arc;
 
 /// How an execution ended.
 #[derive(Debug, Clone)]
@@ -40,9 +41,9 @@ pub(crate) enum Next {
     Again,
 }
 
-/// Decides, and notes in the item what is to be remembered.
+/// Decides, and notes in the item what is to be remembered of a failure.
 pub(crate) fn next(
-    item: &mut Item,
+    item: &mut Arc<Item>,
     outcome: Outcome,
     kind: FunctionKind,
     pool: &RetryPolicy,
@@ -50,15 +51,13 @@ pub(crate) fn next(
     random: &dyn Random,
 ) -> Next {
     let failure = match (outcome, kind) {
-        (Outcome::Success(return_value), _) => {
-            item.attempts += 1;
-            return Next::End(WorkResult::Success { return_value });
-        }
+        (Outcome::Success(return_value), _) => return Next::End(WorkResult::Success { return_value }),
         (Outcome::Canceled, _) => return Next::End(WorkResult::Canceled),
         (Outcome::Unstarted, _) | (Outcome::Lost, FunctionKind::Mutation) => return Next::Again,
         (Outcome::Lost, FunctionKind::Action) => Failure::new(Class::NetworkTimeout, "lease expired"),
         (Outcome::Failed(failure), _) => failure,
     };
+    let item = Arc::make_mut(item);
     item.attempts += 1;
     item.note(now_ms, &failure);
     let policy = item.retry.as_ref().unwrap_or(pool);

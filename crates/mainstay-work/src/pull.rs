@@ -2,7 +2,7 @@
 //!
 //! Every claim has a lease of its own, whose number is the token for all that is done about it.
 
-use crate::claim::{Group, Held, MAX_CLAIM, Taken, Wish, claim, is_any_ready, unpack};
+use crate::claim::{Group, Held, MAX_CLAIM, Taken, Wish, claim, is_any_ready, read, unpack};
 use crate::directory::{Directory, pool_topic};
 use crate::engine::{canceled_ones, reap_in};
 use crate::enqueue::{parse, text};
@@ -313,14 +313,14 @@ async fn take(ground: &Arc<Ground>, tx: &Tx, pull: &Pull, pool: i64) -> mainstay
     let lease = lease::take(tx, &format!("{}{}", lease::PULL, pull.worker), lease_ms).await?;
     let wish = Wish { pool, lease, lanes: Arc::new(Group::all(lanes)), running: 0, most: pull.most };
     let claimed = claim(ground, tx, &wish).await?;
-    if claimed.taken.is_empty() {
+    if claimed.texts.is_empty() {
         lease::give_up(tx, lease).await?;
         lease::end(tx, lease).await?;
         let wait = claimed.wait_ms.map(|wait_ms| Duration::from_millis(wait_ms.unsigned_abs()));
         return Ok((nothing, wait));
     }
     let is_late = |taken: &Taken| taken.item.deadline_at.is_some_and(|deadline| deadline <= claimed.now_ms);
-    let (late, taken): (Vec<Taken>, Vec<Taken>) = claimed.taken.into_iter().partition(is_late);
+    let (late, taken): (Vec<Taken>, Vec<Taken>) = read(claimed.texts).partition(is_late);
     if !late.is_empty() {
         end_late(ground, tx, lease, pool, claimed.held, late).await?;
         if taken.is_empty() {
@@ -329,14 +329,17 @@ async fn take(ground: &Arc<Ground>, tx: &Tx, pull: &Pull, pool: i64) -> mainstay
             return Ok((nothing, Some(Duration::ZERO)));
         }
     }
-    let items = taken.into_iter().map(|taken| PulledItem {
-        work_id: text(taken.id),
-        function: taken.item.function,
-        attempt: taken.item.attempts + 1,
-        args: taken.item.args,
-        context: taken.item.context,
-        key: taken.item.key,
-        trace: taken.item.trace,
+    let items = taken.into_iter().map(|Taken { id, item, .. }| {
+        let item = Arc::unwrap_or_clone(item);
+        PulledItem {
+            work_id: text(id),
+            function: item.function,
+            attempt: item.attempts + 1,
+            args: item.args,
+            context: item.context,
+            key: item.key,
+            trace: item.trace,
+        }
     });
     let until_ms = Some(claimed.now_ms + lease_ms);
     Ok((Pulled { lease: Some(lease), until_ms, items: items.collect() }, None))
@@ -355,7 +358,7 @@ async fn end_late(
     let (pool_name, settings) = ground.pool(tx, pool).await?;
     let ending = |taken| {
         let plan = Plan::Ended(Outcome::Failed(Failure::permanent("its deadline has passed")));
-        (held.batch, Ending { taken, plan, cancel: Cancel::default(), is_told_later: true })
+        (held.batch, Ending { is_told_later: true, ..Ending::new(taken, plan, Cancel::default()) })
     };
     let endings = late.into_iter().map(ending).collect();
     let held = vec![held.clone()];
@@ -387,12 +390,8 @@ async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Res
     let is_last = held.with_done(std::iter::once(taken.index)).is_none();
     let (pool_name, settings) = ground.pool(tx, pool).await?;
     let at_once = i64::from(settings.max_parallelism);
-    let ending = Ending {
-        taken,
-        plan: Plan::Ended(end.outcome.clone()),
-        cancel: Cancel::default(),
-        is_told_later: end.is_told_later,
-    };
+    let ending = Ending::new(taken, Plan::Ended(end.outcome.clone()), Cancel::default());
+    let ending = Ending { is_told_later: end.is_told_later, ..ending };
     let settlement = Settlement {
         pool,
         pool_name,

@@ -12,12 +12,14 @@ use crate::schema::waiting;
 use crate::work::Ground;
 use crate::{keys, lease, letters};
 use mainstay_core::failure::{Class, Failure};
-use mainstay_store::{Bulk, Hold, Result, Tx, Value, params};
+use mainstay_store::Column::{Blob, Int, Text};
+use mainstay_store::{Bulk, Column, Hold, Result, Tx, Value, params};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+use tokio::try_join;
 use uuid::Uuid;
 
 /// What is to be done about an item.
@@ -37,9 +39,25 @@ pub(crate) struct Ending {
     pub(crate) cancel: Cancel,
     /// Its `onComplete` has failed in a transaction like this one, and is enqueued instead.
     pub(crate) is_told_later: bool,
+    /// What will be kept of it, if that was made before.
+    pub(crate) record: Option<String>,
 }
 
 impl Ending {
+    /// An execution of which nothing more is known than how it ended.
+    pub(crate) fn new(taken: Taken, plan: Plan, cancel: Cancel) -> Self {
+        Self { taken, plan, cancel, is_told_later: false, record: None }
+    }
+
+    /// Makes what will be kept of an execution that succeeded, so that others need not wait for it in the transaction.
+    pub(crate) fn prepared(mut self) -> Self {
+        if let Plan::Ended(Outcome::Success(return_value)) = &self.plan {
+            let result = WorkResult::Success { return_value: return_value.clone() };
+            self.record = record(&self.taken.item, &result).ok();
+        }
+        self
+    }
+
     /// Whether what failed is not even part of it any more, so that settling it without cannot help.
     pub(crate) fn has_been_adjusted_for(&self, failed: &AuthorFailed) -> bool {
         match failed.part {
@@ -61,6 +79,17 @@ pub(crate) struct Settlement {
     pub(crate) endings: Vec<(i64, Ending)>,
     pub(crate) held: Vec<Held>,
     pub(crate) progress: Arc<Progress>,
+}
+
+impl Settlement {
+    /// Where the items of each batch stand that end.
+    pub(crate) fn ended(&self) -> BTreeMap<i64, Vec<usize>> {
+        let mut ended = BTreeMap::<i64, Vec<usize>>::new();
+        for (batch, ending) in &self.endings {
+            ended.entry(*batch).or_default().push(ending.taken.index);
+        }
+        ended
+    }
 }
 
 /// Which author's code is running, for when a transaction fails without saying where.
@@ -124,8 +153,24 @@ struct Record<'a> {
     retry_of: Option<&'a str>,
 }
 
+/// The text of what is kept of an item that ended.
+fn record(item: &Item, result: &WorkResult) -> Result<String> {
+    let record = Record {
+        function: &item.function,
+        key: item.key.as_deref(),
+        context: item.context.as_deref(),
+        attempts: item.attempts + u32::from(matches!(result, WorkResult::Success { .. })),
+        enqueued_at: item.enqueued_at,
+        result,
+        last_error: item.errors.last().map(|last| &last.failure),
+        retry_of: item.retry_of.as_deref(),
+    };
+    serde_json::to_string(&record).map_err(mainstay_store::Error::application)
+}
+
 static INSERT_ENDED: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::insert("INSERT INTO mainstay_ended (id, pool, state, ended_at, record) VALUES {rows}", 5)
+    const COLUMNS: &[Column] = &[Blob, Int, Int, Int, Text];
+    Bulk::insert("INSERT INTO mainstay_ended (id, pool, state, ended_at, record) VALUES {rows}", COLUMNS)
 });
 const DROP_BATCH: &str = "DELETE FROM mainstay_batches WHERE number = $1";
 const DROP_MARKS: &str = "DELETE FROM mainstay_batch_marks WHERE batch = $1";
@@ -180,9 +225,17 @@ pub(crate) async fn settle(ground: &Arc<Ground>, tx: &Tx, settlement: &Settlemen
     for (index, (_, ending)) in settlement.endings.iter().enumerate() {
         settle_one(ground, tx, settlement, index, ending, now_ms, &mut writes).await?;
     }
+    let count = settlement.endings.len() as i64;
+    try_join!(biased; mark(tx, settlement), write(tx, settlement.pool, now_ms, writes, count))?;
+    Ok(())
+}
+
+/// Notes which items of their batches have ended.
+async fn mark(tx: &Tx, settlement: &Settlement) -> Result<()> {
+    let ended = settlement.ended();
     for held in &settlement.held {
-        let ended = settlement.endings.iter().filter(|(batch, _)| *batch == held.batch);
-        match held.with_done(ended.map(|(_, ending)| ending.taken.index)) {
+        let indices = ended.get(&held.batch).into_iter().flatten().copied();
+        match held.with_done(indices) {
             Some(done) => drop(tx.execute(MARK, params![held.batch, done]).await?),
             None => {
                 if tx.execute(DROP_BATCH, params![held.batch]).await? == 0 {
@@ -194,8 +247,7 @@ pub(crate) async fn settle(ground: &Arc<Ground>, tx: &Tx, settlement: &Settlemen
             }
         }
     }
-    let count = settlement.endings.len() as i64;
-    write(tx, settlement.pool, now_ms, writes, count).await
+    Ok(())
 }
 
 /// Ends an item that was taken out of what waits, without anybody having worked on it.
@@ -223,13 +275,16 @@ async fn write(tx: &Tx, pool: i64, now_ms: i64, mut writes: Writes, executions: 
         }
         writes.work.extend(freed);
     }
-    INSERT_ENDED.execute(tx, &writes.ended).await?;
+    try_join!(
+        biased;
+        INSERT_ENDED.execute(tx, &writes.ended),
+        INSERT_WORK.execute(tx, &writes.work),
+        letters::INSERT.execute(tx, &writes.letters),
+        change(tx, pool, now_ms, requeued, 0, executions)
+    )?;
     if !writes.ended.is_empty() {
         tx.wake(&ended_topic())?;
     }
-    INSERT_WORK.execute(tx, &writes.work).await?;
-    letters::INSERT.execute(tx, &writes.letters).await?;
-    change(tx, pool, now_ms, requeued, 0, executions).await?;
     if writes.is_any_ready {
         tx.wake(&pool_topic(pool))?;
     }
@@ -287,22 +342,16 @@ async fn settle_one(
     if let WorkResult::Failed { error } = &result {
         writes.letters.extend(letters::row(id, settlement.pool, &item, error, now_ms)?);
     }
-    let record = Record {
-        function: &item.function,
-        key: item.key.as_deref(),
-        context: item.context.as_deref(),
-        attempts: item.attempts,
-        enqueued_at: item.enqueued_at,
-        result: &result,
-        last_error: item.errors.last().map(|last| &last.failure),
-        retry_of: item.retry_of.as_deref(),
+    let record = match &ending.record {
+        Some(prepared) => prepared.clone(),
+        None => record(&item, &result)?,
     };
     writes.ended.extend([
         Value::Blob(id.into_bytes().to_vec()),
         Value::Int(settlement.pool),
         Value::Int(state_of(&result)),
         Value::Int(now_ms),
-        Value::Text(serde_json::to_string(&record).map_err(mainstay_store::Error::application)?),
+        Value::Text(record),
     ]);
     if item.on_complete.is_some() {
         tell(ground, tx, settlement, index, ending, &item, result).await?;

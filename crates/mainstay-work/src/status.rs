@@ -265,7 +265,7 @@ async fn status(ground: &Ground, tx: &Tx, id: Uuid) -> mainstay_store::Result<Op
     }
     let Some((pool, taken)) = held(tx, id).await? else { return Ok(None) };
     let pool = ground.directory.pool_name(tx, pool).await?;
-    Ok(Some(of_item(id, &pool, taken.item, Native::Running, None)))
+    Ok(Some(of_item(id, &pool, Arc::unwrap_or_clone(taken.item), Native::Running, None)))
 }
 
 /// An item that somebody works on. There are as few batches as there are items running.
@@ -298,12 +298,9 @@ async fn cancel(
         }
         change(tx, pool, now_ms, -1, 0, 0).await?;
         let (pool_name, settings) = ground.pool(tx, pool).await?;
-        let ending = Ending {
-            taken: Taken { id, item, index: 0 },
-            plan: Plan::Ended(Outcome::Canceled),
-            cancel: Cancel::default(),
-            is_told_later,
-        };
+        let taken = Taken { id, item: Arc::new(item), index: 0 };
+        let ending = Ending::new(taken, Plan::Ended(Outcome::Canceled), Cancel::default());
+        let ending = Ending { is_told_later, ..ending };
         let settlement = Settlement {
             pool,
             pool_name,

@@ -1,19 +1,24 @@
 //! The statements of the log's two tables, over many rows at once.
 
+use mainstay_store::Column::{Blob, Int};
 use mainstay_store::{Bulk, Result, Row, Tx, Value};
 use std::sync::LazyLock;
 
 static INSERT_EVENTS: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::insert("INSERT INTO mainstay_events (position, header, payload) VALUES {rows}", 3)
+    Bulk::insert("INSERT INTO mainstay_events (position, header, payload) VALUES {rows}", &[Int, Blob, Blob])
 });
 
 static INSERT_TERMS: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::insert("INSERT INTO mainstay_event_terms (term, position) VALUES {rows} ON CONFLICT DO NOTHING", 2)
+    Bulk::insert(
+        "INSERT INTO mainstay_event_terms (term, position) VALUES {rows} ON CONFLICT DO NOTHING",
+        &[Int, Int],
+    )
 });
 
 /// Entries of events that are new: nobody has them, and asking would cost a third more on PostgreSQL.
-static INSERT_NEW_TERMS: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::insert("INSERT INTO mainstay_event_terms (term, position) VALUES {rows}", 2));
+static INSERT_NEW_TERMS: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::insert("INSERT INTO mainstay_event_terms (term, position) VALUES {rows}", &[Int, Int])
+});
 
 static EVENTS_AT: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::list("SELECT position, header, payload FROM mainstay_events WHERE position IN ({values})")

@@ -2,10 +2,11 @@
 
 use super::settler::{self, Done};
 use super::{Desk, Shared};
-use crate::claim::{Claimed, Group, MAX_CLAIM, Taken, Wish, claim, claimed_after};
+use crate::claim::{Claimed, Group, MAX_CLAIM, Taken, Wish, claim, claimed_after, read};
 use crate::directory::{Directory, lanes_topic, pool_topic};
 use crate::error::{Error, Result};
 use crate::functions::{Body, Cancel};
+use crate::item::UNREADABLE;
 use crate::next::Outcome;
 use crate::settle::{Ending, Plan, call};
 use crate::work::Ground;
@@ -182,24 +183,24 @@ impl Attendant {
     }
 
     fn hand_out(&mut self, claimed: Claimed) {
-        let Claimed { taken, held: Some(held), now_ms, .. } = claimed else { return };
+        let Claimed { texts, held: Some(held), now_ms, .. } = claimed else { return };
         let figures = &self.shared.ground.figures;
-        figures.taken.add(taken.len() as u64);
-        figures.claim_size.record(taken.len() as u64);
-        figures.running.add(taken.len() as i64);
-        self.desk.running.fetch_add(taken.len(), Ordering::AcqRel);
+        figures.taken.add(texts.len() as u64);
+        figures.claim_size.record(texts.len() as u64);
+        figures.running.add(texts.len() as i64);
+        self.desk.running.fetch_add(texts.len(), Ordering::AcqRel);
         let batch = held.batch;
         self.last_batch = batch;
         self.desk.held().insert(batch, held);
-        let mut running = self.shared.running();
-        for item in taken {
-            let cancel = Cancel::default();
-            running.insert(item.id, cancel.clone());
-            if item.item.attempts == 0 {
-                let waited_ms = u64::try_from(now_ms - item.item.enqueued_at).unwrap_or(0);
+        // All are known before the first one runs, which may end at once.
+        let taken: Vec<(Taken, Cancel)> = read(texts).map(|taken| (taken, Cancel::default())).collect();
+        self.shared.running().extend(taken.iter().map(|(taken, cancel)| (taken.id, cancel.clone())));
+        for (taken, cancel) in taken {
+            if taken.item.attempts == 0 {
+                let waited_ms = u64::try_from(now_ms - taken.item.enqueued_at).unwrap_or(0);
                 figures.start_delay.record_duration(Duration::from_millis(waited_ms));
             }
-            self.start(batch, item, cancel, now_ms);
+            self.start(batch, taken, cancel, now_ms);
         }
     }
 
@@ -207,6 +208,9 @@ impl Attendant {
         let function = self.shared.ground.functions.get(&taken.item.function);
         let is_late = taken.item.deadline_at.is_some_and(|deadline| deadline <= now_ms);
         let plan = match function.map(|function| &function.body) {
+            _ if taken.item.function == UNREADABLE => {
+                Plan::Ended(Outcome::Failed(Failure::permanent("the item cannot be read")))
+            }
             _ if is_late => Plan::Ended(Outcome::Failed(Failure::permanent("its deadline has passed"))),
             None => Plan::Ended(Outcome::Unstarted),
             Some(Body::Mutation(_)) => Plan::Run,
@@ -230,14 +234,14 @@ impl Attendant {
                             Outcome::Failed(Failure::new(Class::NetworkTimeout, within))
                         }
                     };
-                    let plan = Plan::Ended(outcome);
+                    let ending = Ending::new(taken, Plan::Ended(outcome), cancel).prepared();
                     // Nobody to tell means that the engine is gone, and others will find out.
-                    let _ = done.send((batch, Ending { taken, plan, cancel, is_told_later: false }));
+                    let _ = done.send((batch, ending));
                 });
                 return;
             }
         };
-        let _ = self.done.send((batch, Ending { taken, plan, cancel, is_told_later: false }));
+        let _ = self.done.send((batch, Ending::new(taken, plan, cancel)));
     }
 
     async fn rest(&mut self, rest: Rest, are_lanes_known: &mut bool) {

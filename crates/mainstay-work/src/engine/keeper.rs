@@ -11,6 +11,7 @@ use crate::lease;
 use crate::next::Outcome;
 use crate::settle::{Ending, Plan, Settlement, settle};
 use crate::work::{Ground, LATELY_MS};
+use mainstay_store::Column::Int;
 use mainstay_store::{Bulk, Tx, Value, params};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -177,7 +178,8 @@ pub(crate) async fn reap_in(
         let Left { endings, held: all_held } = pools.entry(pool).or_default();
         for taken in taken.into_iter().filter(|taken| !held.is_done(taken.index)) {
             let plan = Plan::Ended(outcome.clone());
-            endings.push((batch, Ending { taken, plan, cancel: Cancel::default(), is_told_later: true }));
+            endings
+                .push((batch, Ending { is_told_later: true, ..Ending::new(taken, plan, Cancel::default()) }));
         }
         all_held.push(held);
     }
@@ -199,7 +201,7 @@ static ADD_TOTALS: LazyLock<Bulk> = LazyLock::new(|| {
          SET pending = mainstay_pool_totals.pending + excluded.pending, \
          started = mainstay_pool_totals.started + excluded.started, \
          ended = mainstay_pool_totals.ended + excluded.ended",
-        4,
+        &[Int, Int, Int, Int],
     )
 });
 

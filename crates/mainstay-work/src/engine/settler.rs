@@ -77,13 +77,14 @@ impl Settler {
             if done.is_empty() {
                 return;
             }
-            let settled = self.settle_once(lease, done.clone(), is_unknown).await;
             let has_run = matches!(done[0].1.plan, Plan::Run);
-            let (error, settlement) = match settled {
-                Ok(settlement) => return self.settled(&settlement),
-                Err(failed) => failed,
+            let settlement = self.settlement(lease, done);
+            let Err(error) = self.settle_once(&settlement, is_unknown).await else {
+                return self.settled(&settlement);
             };
-            match blame(&error, settlement.endings.len(), has_run, &settlement.progress) {
+            let blame = blame(&error, settlement.endings.len(), has_run, &settlement.progress);
+            done = Arc::unwrap_or_clone(settlement).endings;
+            match blame {
                 Blame::Lease => return self.shared.renew(lease).await,
                 Blame::Author(failed) if !done[failed.index].1.has_been_adjusted_for(&failed) => {
                     adjust(&mut done[failed.index].1, &failed);
@@ -111,42 +112,37 @@ impl Settler {
         }
     }
 
-    async fn settle_once(
-        &self,
-        lease: i64,
-        done: Vec<Done>,
-        is_unknown: bool,
-    ) -> Result<Arc<Settlement>, (Error, Arc<Settlement>)> {
+    fn settlement(&self, lease: i64, done: Vec<Done>) -> Arc<Settlement> {
         let batches: BTreeSet<i64> = done.iter().map(|(batch, _)| *batch).collect();
         let held: Vec<Held> = {
             let known = self.desk.held();
             batches.iter().filter_map(|batch| known.get(batch).cloned()).collect()
         };
-        let ground = &self.shared.ground;
-        let settlement = Arc::new(Settlement {
+        Arc::new(Settlement {
             pool: self.desk.pool,
             pool_name: self.desk.name.clone(),
-            settings: self.settings().await,
+            settings: self.settings(),
             lease: Some(lease),
             endings: done,
             held,
             progress: Arc::default(),
-        });
+        })
+    }
+
+    async fn settle_once(&self, settlement: &Arc<Settlement>, is_unknown: bool) -> Result<(), Error> {
         let run = async |tx: Tx, (ground, settlement, is_unknown): (Arc<Ground>, Arc<Settlement>, bool)| {
             if is_unknown && is_settled(&ground, &tx, &settlement).await? {
                 return Ok(());
             }
             settle(&ground, &tx, &settlement).await
         };
+        let ground = &self.shared.ground;
         let context = (ground.clone(), settlement.clone(), is_unknown);
-        match ground.store.transact_with(context, run).await {
-            Ok(()) => Ok(settlement),
-            Err(error) => Err((error.into(), settlement)),
-        }
+        Ok(ground.store.transact_with(context, run).await?)
     }
 
     /// The pool's settings as they were seen last.
-    async fn settings(&self) -> Arc<Pool> {
+    fn settings(&self) -> Arc<Pool> {
         self.shared
             .ground
             .settings_of(&self.desk.name)
@@ -156,17 +152,19 @@ impl Settler {
     fn settled(&self, settlement: &Settlement) {
         let figures = &self.shared.ground.figures;
         figures.settle_size.record(settlement.endings.len() as u64);
-        let mut held = self.desk.held();
-        for (batch, ending) in &settlement.endings {
+        for (_, ending) in &settlement.endings {
             match &ending.plan {
                 Plan::Run | Plan::Ended(Outcome::Success(_)) => figures.succeeded.increment(),
                 Plan::Ended(Outcome::Canceled) => figures.canceled.increment(),
                 Plan::Ended(_) => figures.failed.increment(),
             }
-            if let Some(of) = held.get_mut(batch) {
-                match of.with_done(std::iter::once(ending.taken.index)) {
+        }
+        let mut held = self.desk.held();
+        for (batch, indices) in settlement.ended() {
+            if let Some(of) = held.get_mut(&batch) {
+                match of.with_done(indices.into_iter()) {
                     Some(done) => of.done = done,
-                    None => drop(held.remove(batch)),
+                    None => drop(held.remove(&batch)),
                 }
             }
         }

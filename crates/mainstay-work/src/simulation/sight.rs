@@ -130,7 +130,7 @@ impl Sight {
 
     fn items(&self) -> impl Iterator<Item = (Uuid, i64, &Item)> {
         let waiting = self.waiting.iter().map(|one| (one.id, one.pool, &one.item));
-        waiting.chain(self.held.iter().map(|one| (one.taken.id, one.pool, &one.taken.item)))
+        waiting.chain(self.held.iter().map(|one| (one.taken.id, one.pool, &*one.taken.item)))
     }
 
     pub(super) fn is_all_done(&self) -> bool {

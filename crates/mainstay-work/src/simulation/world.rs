@@ -2,7 +2,7 @@
 
 use super::shop::{FIRST_POOL, POOLS, TABLES, any_item, functions};
 use super::sight::{Known, Sight};
-use crate::claim::{Group, Held, Taken, Wish, claim};
+use crate::claim::{Group, Held, Taken, Wish, claim, read};
 use crate::directory::Directory;
 use crate::engine::parts::{Blame, adjust, blame, make_ready, reap_in, tidy};
 use crate::enqueue::parse;
@@ -382,11 +382,12 @@ impl World {
             Err(Error::LeaseLost(_)) if self.is_over(lease) => return self.begin_anew(worker).await,
             Err(error) => return Err(said(error)),
         };
-        let count = claimed.taken.len();
-        self.before.check_claim(POOLS[pool].0, cannot, &claimed.taken, most)?;
+        let count = claimed.texts.len();
+        let taken: Vec<Taken> = read(claimed.texts).collect();
+        self.before.check_claim(POOLS[pool].0, cannot, &taken, most)?;
         self.tally.claimed += count as u64;
         if let Some(held) = claimed.held {
-            let items = claimed.taken.into_iter().map(|taken| (taken, Cancel::default())).collect();
+            let items = taken.into_iter().map(|taken| (taken, Cancel::default())).collect();
             self.workers[worker].hands.push(Hand { lease, pool, held, items });
         }
         Ok(format!("worker {worker} takes {count} of {} under {lease}", POOLS[pool].0))
@@ -416,8 +417,7 @@ impl World {
         for hand in hands.iter().filter(|hand| (hand.lease, hand.pool) == (lease, pool)) {
             for (taken, cancel) in hand.items.iter().filter(|_| self.random.below(3) >= half) {
                 let plan = self.any_plan(taken, cancel, false);
-                let ending =
-                    Ending { taken: taken.clone(), plan, cancel: cancel.clone(), is_told_later: false };
+                let ending = Ending::new(taken.clone(), plan, cancel.clone()).prepared();
                 done.push((hand.held.batch, ending));
             }
         }
@@ -517,8 +517,7 @@ impl World {
                 };
                 let plans = hand.items.iter().map(|(taken, cancel)| {
                     let plan = self.any_plan(taken, cancel, true);
-                    let ending =
-                        Ending { taken: taken.clone(), plan, cancel: cancel.clone(), is_told_later: false };
+                    let ending = Ending::new(taken.clone(), plan, cancel.clone()).prepared();
                     (hand.held.batch, ending)
                 });
                 let (lease, pool, done) = (hand.lease, hand.pool, plans.collect());

@@ -129,6 +129,11 @@ impl Handle {
         self.operate(sql, rows, Yield::Count).await.map(|done| done.changed)
     }
 
+    /// Runs a statement once, with rows that stand one behind another as one list for each column.
+    pub(crate) async fn execute_by_column(&self, sql: &str, values: &[Value]) -> Result<u64> {
+        self.operate(sql, &[values], Yield::CountByColumn).await.map(|done| done.changed)
+    }
+
     pub(crate) async fn query(&self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
         self.operate(sql, &[params], Yield::Rows).await.map(|done| done.rows)
     }
@@ -161,7 +166,10 @@ impl Handle {
         let link = operation.link.clone();
         let result = async {
             let statement = self.0.statements.get(sql)?;
-            rows.iter().try_for_each(|params| statement.check(params.as_ref()))?;
+            rows.iter().try_for_each(|params| match wanted {
+                Yield::CountByColumn => statement.check_columns(params.as_ref()),
+                Yield::Rows | Yield::Count => statement.check(params.as_ref()),
+            })?;
             match &link {
                 Link::Pooled(connection) => {
                     let opening = self.open(connection);
@@ -280,6 +288,8 @@ impl Drop for Operation {
 pub(super) enum Yield {
     Rows,
     Count,
+    /// As `Count`; what is given are rows, one behind another, and every parameter is the list of a column.
+    CountByColumn,
 }
 
 /// What an operation yielded.
@@ -312,22 +322,32 @@ impl From<tokio_postgres::Error> for Problem {
 const WINDOW: usize = 256;
 
 /// Runs a prepared statement once for each row of parameters, without waiting for one before sending the next.
-pub(super) async fn run_prepared<P: AsRef<[Value]>>(
+pub(super) async fn run_prepared<'a, P: AsRef<[Value]>>(
     client: &tokio_postgres::Client,
     prepared: &tokio_postgres::Statement,
     statement: &Statement,
-    rows: &[P],
+    rows: &'a [P],
     wanted: Yield,
 ) -> std::result::Result<Done, Problem> {
+    let parameters = |params: &'a P| -> Vec<Parameter<'a>> {
+        let values = params.as_ref();
+        match wanted {
+            Yield::CountByColumn => {
+                let width = prepared.params().len();
+                (0..width).map(|first| Parameter::Column { values, first, width }).collect()
+            }
+            Yield::Rows | Yield::Count => values.iter().map(Parameter::One).collect(),
+        }
+    };
     if let (Yield::Rows, [params]) = (wanted, rows) {
-        let parameters: Vec<Parameter<'_>> = params.as_ref().iter().map(Parameter).collect();
+        let parameters = parameters(params);
         let found = client.query(prepared, &by_reference(&parameters)).await?;
         return Ok(Done { changed: 0, rows: value::rows(&found)? });
     }
     let mut changed = 0;
     for window in rows.chunks(WINDOW) {
         let executions = window.iter().map(|params| async move {
-            let parameters: Vec<Parameter<'_>> = params.as_ref().iter().map(Parameter).collect();
+            let parameters = parameters(params);
             client.execute(prepared, &by_reference(&parameters)).await
         });
         for count in in_order(executions).await? {

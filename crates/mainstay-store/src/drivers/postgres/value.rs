@@ -4,11 +4,19 @@ use crate::{Error, Result, Row, Value};
 use std::error::Error as StdError;
 use std::sync::Arc;
 use tokio_postgres::types::private::BytesMut;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
+use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type};
 
 /// A parameter, encoded as the type that the server expects at its place.
 #[derive(Debug)]
-pub(super) struct Parameter<'a>(pub(super) &'a Value);
+pub(super) enum Parameter<'a> {
+    One(&'a Value),
+    /// One column of rows that stand one behind another, as a list.
+    Column {
+        values: &'a [Value],
+        first: usize,
+        width: usize,
+    },
+}
 
 impl ToSql for Parameter<'_> {
     fn to_sql(
@@ -16,32 +24,10 @@ impl ToSql for Parameter<'_> {
         wanted: &Type,
         out: &mut BytesMut,
     ) -> std::result::Result<IsNull, Box<dyn StdError + Sync + Send>> {
-        match (self.0, wanted) {
-            (Value::Null, _) => Ok(IsNull::Yes),
-            (Value::Bool(value), &Type::BOOL) => value.to_sql(wanted, out),
-            (Value::Int(value), &Type::INT8) => value.to_sql(wanted, out),
-            (Value::Int(value), &Type::INT4) => i32::try_from(*value)?.to_sql(wanted, out),
-            (Value::Int(value), &Type::INT2) => i16::try_from(*value)?.to_sql(wanted, out),
-            (Value::Int(value), &Type::FLOAT8) => (*value as f64).to_sql(wanted, out),
-            (Value::Real(value), &Type::FLOAT8) => value.to_sql(wanted, out),
-            (Value::Real(value), &Type::FLOAT4) => (*value as f32).to_sql(wanted, out),
-            (Value::Text(value), &Type::JSONB) => {
-                // The binary form of jsonb is its version and then text.
-                out.extend_from_slice(&[1]);
-                out.extend_from_slice(value.as_bytes());
-                Ok(IsNull::No)
-            }
-            (Value::Text(value), &Type::UUID) => {
-                out.extend_from_slice(uuid::Uuid::try_parse(value)?.as_bytes());
-                Ok(IsNull::No)
-            }
-            (Value::Text(value), wanted) if is_text(wanted) => {
-                out.extend_from_slice(value.as_bytes());
-                Ok(IsNull::No)
-            }
-            (Value::Blob(value), &Type::BYTEA) => value.to_sql(wanted, out),
-            (value, wanted) => {
-                Err(format!("{} given where the server expects {wanted}", value.kind()).into())
+        match self {
+            Self::One(value) => encode(value, wanted, out),
+            Self::Column { values, first, width } => {
+                encode_list(values.iter().skip(*first).step_by(*width), wanted, out)
             }
         }
     }
@@ -51,6 +37,61 @@ impl ToSql for Parameter<'_> {
     }
 
     tokio_postgres::types::to_sql_checked!();
+}
+
+type Encoded = std::result::Result<IsNull, Box<dyn StdError + Sync + Send>>;
+
+/// The binary form of an array of one dimension.
+fn encode_list<'a>(
+    values: impl ExactSizeIterator<Item = &'a Value>,
+    wanted: &Type,
+    out: &mut BytesMut,
+) -> Encoded {
+    let Kind::Array(member) = wanted.kind() else { return Err(format!("a list given for {wanted}").into()) };
+    let count = i32::try_from(values.len())?;
+    let (dimensions, lowest) = (1_i32, 1_i32);
+    // The server finds out by itself whether there are nulls.
+    for word in [dimensions, 0, member.oid().cast_signed(), count, lowest] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    for value in values {
+        let at = out.len();
+        out.extend_from_slice(&(-1_i32).to_be_bytes());
+        if let IsNull::No = encode(value, member, out)? {
+            let length = i32::try_from(out.len() - at - 4)?;
+            out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+        }
+    }
+    Ok(IsNull::No)
+}
+
+fn encode(value: &Value, wanted: &Type, out: &mut BytesMut) -> Encoded {
+    match (value, wanted) {
+        (Value::Null, _) => Ok(IsNull::Yes),
+        (Value::Bool(value), &Type::BOOL) => value.to_sql(wanted, out),
+        (Value::Int(value), &Type::INT8) => value.to_sql(wanted, out),
+        (Value::Int(value), &Type::INT4) => i32::try_from(*value)?.to_sql(wanted, out),
+        (Value::Int(value), &Type::INT2) => i16::try_from(*value)?.to_sql(wanted, out),
+        (Value::Int(value), &Type::FLOAT8) => (*value as f64).to_sql(wanted, out),
+        (Value::Real(value), &Type::FLOAT8) => value.to_sql(wanted, out),
+        (Value::Real(value), &Type::FLOAT4) => (*value as f32).to_sql(wanted, out),
+        (Value::Text(value), &Type::JSONB) => {
+            // The binary form of jsonb is its version and then text.
+            out.extend_from_slice(&[1]);
+            out.extend_from_slice(value.as_bytes());
+            Ok(IsNull::No)
+        }
+        (Value::Text(value), &Type::UUID) => {
+            out.extend_from_slice(uuid::Uuid::try_parse(value)?.as_bytes());
+            Ok(IsNull::No)
+        }
+        (Value::Text(value), wanted) if is_text(wanted) => {
+            out.extend_from_slice(value.as_bytes());
+            Ok(IsNull::No)
+        }
+        (Value::Blob(value), &Type::BYTEA) => value.to_sql(wanted, out),
+        (value, wanted) => Err(format!("{} given where the server expects {wanted}", value.kind()).into()),
+    }
 }
 
 fn is_text(kind: &Type) -> bool {
