@@ -220,5 +220,5 @@ impl Shared {
 pub(crate) mod parts {
     pub(crate) use super::keeper::{reap_in, tidy};
     pub(crate) use super::timekeeper::make_ready;
-    pub(crate) use crate::settle::{Blame, adjust, blame};
+    pub(crate) use crate::settle::{Blame, adjust, blame, suspect};
 }

@@ -3,10 +3,10 @@
 use super::{Desk, Shared};
 use crate::claim::Held;
 use crate::error::Error;
-use crate::functions::{Body, Cancel};
+use crate::functions::Cancel;
 use crate::next::Outcome;
 use crate::pool::Pool;
-use crate::settle::{Blame, Ending, Plan, Settlement, adjust, blame, settle};
+use crate::settle::{Blame, Ending, Plan, Settlement, adjust, blame, settle, suspect};
 use crate::work::Ground;
 use mainstay_store::{Hold, Tx, params};
 use std::collections::BTreeSet;
@@ -54,10 +54,7 @@ struct Settler {
 
 impl Settler {
     fn runs_authors_code(&self, ending: &Ending) -> bool {
-        let functions = &self.shared.ground.functions;
-        let tells = ending.taken.item.on_complete.as_ref().and_then(|function| functions.get(function));
-        matches!(ending.plan, Plan::Run)
-            || tells.is_some_and(|function| matches!(function.body, Body::Mutation(_)))
+        suspect(&self.shared.ground.functions, ending).is_some()
     }
 
     async fn settle(&self, mut done: Vec<Done>) {
@@ -78,12 +75,12 @@ impl Settler {
                 return;
             }
             let settled = self.settle_once(lease, done.clone(), is_unknown).await;
-            let has_run = matches!(done[0].1.plan, Plan::Run);
             let (error, settlement) = match settled {
                 Ok(settlement) => return self.settled(&settlement),
                 Err(failed) => failed,
             };
-            match blame(&error, settlement.endings.len(), has_run, &settlement.progress) {
+            let suspect = suspect(&self.shared.ground.functions, &done[0].1);
+            match blame(&error, done.len(), suspect, &settlement.progress) {
                 Blame::Lease => return self.shared.renew(lease).await,
                 Blame::Author(failed) if !done[failed.index].1.has_been_adjusted_for(&failed) => {
                     adjust(&mut done[failed.index].1, &failed);
