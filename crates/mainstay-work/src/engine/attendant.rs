@@ -93,6 +93,8 @@ impl Attendant {
         let mut are_lanes_known = false;
         while !self.shared.is_stopping() {
             let lease = self.shared.lease.load(Ordering::Acquire);
+            // Also while there is always more to do: a new lane may be the most urgent of all.
+            are_lanes_known &= !self.new_lanes.is_woken();
             if !are_lanes_known {
                 match self.read_lanes().await {
                     Ok(lanes) => (self.lanes, are_lanes_known) = (Arc::new(Group::all(lanes)), true),
