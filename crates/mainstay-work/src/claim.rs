@@ -188,6 +188,10 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
 /// The items of a batch that was kept.
 pub(crate) fn unpack(ids: &[u8], items: &str) -> Result<Vec<Taken>> {
     let items: Vec<Item> = serde_json::from_str(items).map_err(mainstay_store::Error::application)?;
+    if ids.len() != items.len() * 16 {
+        let wrong = format!("{} items and {} bytes of ids", items.len(), ids.len());
+        return Err(mainstay_store::Error::application(wrong));
+    }
     let ids = ids.chunks_exact(16).map(uuid);
     Ok(ids.zip(items).enumerate().map(|(index, (id, item))| Taken { id, item, index }).collect())
 }

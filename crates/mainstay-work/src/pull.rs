@@ -216,7 +216,7 @@ impl Work {
             }
             lease::fence(&ground, &tx, lease, Hold::InPlace).await?;
             lease::give_up(&tx, lease).await?;
-            reap_in(&ground, &tx, lease, &Outcome::Unstarted).await
+            reap_in(&ground, &tx, lease, &Outcome::Unstarted).await.map(drop)
         };
         Ok(self.store().transact_with((self.ground().clone(), lease), give_back).await?)
     }
