@@ -19,6 +19,8 @@ pub struct Figures {
     pub lost: Counter,
     /// Items that run in this process.
     pub running: Gauge,
+    /// Executions that were ended because their time was up, and that still hold a thread.
+    pub stuck: Gauge,
     /// Items of one claim.
     pub claim_size: Histogram,
     /// Items that ended in one transaction.
@@ -41,6 +43,11 @@ impl Measured for Figures {
             visit(name, meaning, Reading::Counter(counter.get()));
         }
         visit("work_running", "Items that run in this process.", Reading::Gauge(self.running.get()));
+        visit(
+            "work_stuck",
+            "Functions that do not stop, and hold a thread.",
+            Reading::Gauge(self.stuck.get()),
+        );
         visit("work_claim_size", "Items of one claim.", Reading::Sizes(self.claim_size.snapshot()));
         visit(
             "work_settle_size",

@@ -76,7 +76,7 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
         }
     }
     // What still runs keeps its lease until it has ended; the engine's tasks say when that is.
-    while shared.ground.figures.running.get() > 0 && !shared.running().is_empty() {
+    while shared.ground.figures.running.get() > 0 && !shared.floor.is_empty() {
         let lease = shared.lease.load(Ordering::Acquire);
         if !shared.extend(lease).await.unwrap_or(false) {
             return;
@@ -144,14 +144,11 @@ pub(crate) async fn canceled_ones(tx: &Tx) -> mainstay_store::Result<HashSet<Uui
 
 /// Tells items of this node that they are to stop.
 async fn ask(shared: &Shared) {
-    if shared.running().is_empty() {
+    if shared.floor.is_empty() {
         return;
     }
     match shared.ground.store.read(async |tx| canceled_ones(&tx).await).await {
-        Ok(asked) => {
-            let running = shared.running();
-            asked.iter().filter_map(|id| running.get(id)).for_each(Cancel::ask);
-        }
+        Ok(asked) => shared.floor.ask(&asked),
         Err(error) => tracing::warn!(%error, "reading what is to stop failed"),
     }
 }

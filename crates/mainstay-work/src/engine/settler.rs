@@ -40,7 +40,7 @@ pub(super) async fn settle_all(shared: Arc<Shared>, desk: Arc<Desk>, mut ended: 
         while alone.peek().is_some() {
             settler.settle(alone.by_ref().take(MAX_AUTHORS).collect()).await;
         }
-        settler.shared.forget(&over);
+        settler.shared.floor.forget(&over);
         settler.shared.ground.figures.running.add(-(count as i64));
         settler.desk.running.fetch_sub(count, Ordering::AcqRel);
         settler.desk.freed.notify_one();
