@@ -3,6 +3,7 @@
 
 mod asking;
 mod bench_of_tools;
+mod containment;
 mod crash;
 mod doorman;
 mod http;
