@@ -17,6 +17,8 @@ pub struct Figures {
     pub reaped: Counter,
     /// Times that this process lost its own lease.
     pub lost: Counter,
+    /// Times that the store failed under the engine, which then tried again.
+    pub store_failures: Counter,
     /// Items that run in this process.
     pub running: Gauge,
     /// Executions that were ended because their time was up, and that still hold a thread.
@@ -38,6 +40,7 @@ impl Measured for Figures {
             ("work_canceled", "Items that were cancelled.", &self.canceled),
             ("work_leases_reaped", "Leases of others that were over.", &self.reaped),
             ("work_leases_lost", "Times that this process lost its lease.", &self.lost),
+            ("work_store_failures", "Times that the store failed under the engine.", &self.store_failures),
         ];
         for (name, meaning, counter) in counters {
             visit(name, meaning, Reading::Counter(counter.get()));

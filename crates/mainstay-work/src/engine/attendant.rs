@@ -176,10 +176,7 @@ impl Attendant {
                 Ok(found) => return found.into_iter().for_each(|claimed| self.hand_out(claimed)),
                 Err(Error::LeaseLost(_)) => return,
                 Err(_) if self.shared.is_stopping() => return,
-                Err(error) => {
-                    tracing::warn!(%error, "looking for a claim of unknown outcome failed; trying again");
-                    self.shared.pause(super::PAUSE).await;
-                }
+                Err(error) => self.shared.endure(&error, "looking for a claim of unknown outcome").await,
             }
         }
     }

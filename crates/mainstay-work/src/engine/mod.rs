@@ -185,10 +185,7 @@ impl Shared {
         while !self.is_stopping() {
             match take_lease(&self.ground, &self.holder).await {
                 Ok(lease) => return self.lease.store(lease, Ordering::Release),
-                Err(error) => {
-                    tracing::warn!(%error, "no lease could be taken");
-                    self.pause(PAUSE).await;
-                }
+                Err(error) => self.endure(&error.into(), "taking a lease").await,
             }
         }
     }
@@ -198,9 +195,15 @@ impl Shared {
         if matches!(error, Error::LeaseLost(_)) {
             self.renew(lease).await;
         } else {
-            tracing::warn!(%error, "{what} failed; trying again");
-            self.pause(PAUSE).await;
+            self.endure(error, what).await;
         }
+    }
+
+    /// Tells that the store has failed, and waits a moment before it is tried again.
+    async fn endure(&self, error: &Error, what: &str) {
+        self.ground.figures.store_failures.increment();
+        tracing::warn!(%error, code = error.code(), "{what} failed; trying again");
+        self.pause(PAUSE).await;
     }
 }
 

@@ -92,8 +92,7 @@ impl Settler {
                 Blame::Somebody => return self.settle_each(done).await,
                 blame @ (Blame::Store { .. } | Blame::Author(_)) => {
                     is_unknown |= matches!(blame, Blame::Store { is_unknown: true });
-                    tracing::warn!(%error, pool = self.desk.name, "ending work failed; trying again");
-                    self.shared.pause(super::PAUSE).await;
+                    self.shared.endure(&error, &format!("ending work of {}", self.desk.name)).await;
                     if self.shared.is_stopping() {
                         return;
                     }

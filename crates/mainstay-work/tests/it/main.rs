@@ -5,6 +5,7 @@ mod asking;
 mod bench_of_tools;
 mod containment;
 mod crash;
+mod disk;
 mod doorman;
 mod http;
 mod ledger;
