@@ -129,6 +129,16 @@ impl Tx {
         }
     }
 
+    /// Fails when a statement of this transaction has failed, also when whoever ran it has not passed that on.
+    pub fn intact(&self) -> Result<()> {
+        match &self.link {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => handle.intact(),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(handle) => handle.intact(),
+        }
+    }
+
     /// The database's time, in milliseconds since the epoch: `mainstay_now()` in SQL.
     pub async fn now_ms(&self) -> Result<i64> {
         self.query_one("SELECT mainstay_now()", &[]).await?.get(0)

@@ -90,6 +90,16 @@ impl Listener {
             Err(_elapsed) => false,
         }
     }
+
+    /// Whether there was a wake-up after the previous call, without waiting for one.
+    pub fn is_woken(&mut self) -> bool {
+        let is_woken = self.0.has_changed().unwrap_or(false);
+        // Not otherwise: one that comes at this moment would be missed.
+        if is_woken {
+            self.0.mark_unchanged();
+        }
+        is_woken
+    }
 }
 
 #[cfg(test)]
@@ -104,8 +114,12 @@ mod tests {
         hub.wake(["events"]);
         assert!(listener.woken(Duration::ZERO).await);
         assert!(!listener.woken(Duration::ZERO).await);
+        assert!(!listener.is_woken());
         hub.wake_all();
         assert!(listener.woken(Duration::ZERO).await);
+        hub.wake(["events"]);
+        assert!(listener.is_woken());
+        assert!(!listener.is_woken());
     }
 
     #[test]

@@ -212,6 +212,10 @@ pub(crate) fn read(texts: Vec<(Uuid, String)>) -> impl Iterator<Item = Taken> {
 /// The items of a batch that was kept, as they are kept.
 fn texts(ids: &[u8], items: &str) -> Result<Vec<(Uuid, String)>> {
     let items: Vec<&RawValue> = serde_json::from_str(items).map_err(mainstay_store::Error::application)?;
+    if ids.len() != items.len() * 16 {
+        let wrong = format!("{} items and {} bytes of ids", items.len(), ids.len());
+        return Err(mainstay_store::Error::application(wrong));
+    }
     Ok(ids.chunks_exact(16).map(uuid).zip(items.iter().map(|item| item.get().to_owned())).collect())
 }
 

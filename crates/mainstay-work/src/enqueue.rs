@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::functions::Functions;
 use crate::item::{Item, NewWork, Start};
 use crate::schema::waiting;
+use crate::settle::{Part, author_failed};
 use crate::work::Ground;
 use crate::{MAX_BATCH, MAX_DEPTH, keys};
 use mainstay_core::ids::Kind;
@@ -15,8 +16,7 @@ use mainstay_store::Column::{Blob, Int, Text};
 use mainstay_store::{Bulk, Ending, Epilogue, Tx, Value, params};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use uuid::Uuid;
 
 /// What came of enqueueing one item.
@@ -81,14 +81,25 @@ pub(crate) struct Noted {
     ground: Arc<Ground>,
     items: Mutex<Vec<Entry>>,
     receipts: Mutex<Vec<(usize, Receipt)>>,
-    /// How many completions led to what runs now.
-    depth: AtomicU32,
+    /// What runs now.
+    now: Mutex<Now>,
+}
+
+/// Whose code notes items at this moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Now {
+    /// How many completions led to it.
+    depth: u32,
+    /// One of those whose items are ended in this transaction.
+    author: Option<(usize, Part)>,
 }
 
 struct Entry {
     new: NewWork,
     id: Uuid,
     depth: u32,
+    /// Whose fault it is if it cannot be enqueued.
+    author: Option<(usize, Part)>,
     /// The item whose end it tells.
     completes: Option<String>,
 }
@@ -115,7 +126,7 @@ pub(crate) fn noted(ground: &Arc<Ground>, tx: &Tx) -> Arc<Noted> {
         ground: ground.clone(),
         items: Mutex::default(),
         receipts: Mutex::default(),
-        depth: AtomicU32::new(0),
+        now: Mutex::default(),
     })
 }
 
@@ -145,13 +156,13 @@ pub(crate) fn check(functions: &Functions, items: &[NewWork]) -> Result<()> {
 impl Noted {
     /// Notes items that have been checked.
     pub(crate) fn add(&self, items: Vec<NewWork>) -> Receipt {
-        let depth = self.depth.load(Ordering::Relaxed);
+        let Now { depth, author } = *self.now();
         let mut noted = self.items.lock().unwrap_or_else(PoisonError::into_inner);
         let mut work_ids = Vec::with_capacity(items.len());
         for new in items {
             let id = self.ground.ids.uuid();
             work_ids.push(text(id));
-            noted.push(Entry { new, id, depth, completes: None });
+            noted.push(Entry { new, id, depth, author, completes: None });
         }
         let receipt = Receipt { work_ids: work_ids.into(), ..Receipt::default() };
         let mut receipts = self.receipts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -161,15 +172,25 @@ impl Noted {
 
     /// Notes the telling of an item's end.
     pub(crate) fn add_telling(&self, new: NewWork, depth: u32, completes: String) {
-        let entry = Entry { new, id: self.ground.ids.uuid(), depth, completes: Some(completes) };
+        let id = self.ground.ids.uuid();
+        let entry = Entry { new, id, depth, author: None, completes: Some(completes) };
         self.items.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
         let receipt = (1, Receipt::default());
         self.receipts.lock().unwrap_or_else(PoisonError::into_inner).push(receipt);
     }
 
-    /// What is noted from now on was led to by so many completions.
-    pub(crate) fn at_depth(&self, depth: u32) {
-        self.depth.store(depth, Ordering::Relaxed);
+    /// What is noted from now on is an author's, and was led to by so many completions.
+    pub(crate) fn enter(&self, depth: u32, author: (usize, Part)) {
+        *self.now() = Now { depth, author: Some(author) };
+    }
+
+    /// What is noted from now on is nobody's.
+    pub(crate) fn leave(&self) {
+        *self.now() = Now::default();
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,7 +230,11 @@ async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_s
     let mut places = Vec::with_capacity(entries.len());
     let mut lanes = HashMap::new();
     for entry in &entries {
-        places.push(place(&ground.directory, tx, entry, now_ms, &mut lanes).await?);
+        let place = place(&ground.directory, tx, entry, now_ms, &mut lanes).await;
+        places.push(place.map_err(|error| match entry.author {
+            Some((index, part)) => author_failed(index, part, error),
+            None => error,
+        })?);
     }
     dedupe(tx, &entries, &mut places, now_ms).await?;
     let mut counts: BTreeMap<(i64, String), i64> = BTreeMap::new();

@@ -17,8 +17,12 @@ pub struct Figures {
     pub reaped: Counter,
     /// Times that this process lost its own lease.
     pub lost: Counter,
+    /// Times that the store failed under the engine, which then tried again.
+    pub store_failures: Counter,
     /// Items that run in this process.
     pub running: Gauge,
+    /// Executions that were ended because their time was up, and that still hold a thread.
+    pub stuck: Gauge,
     /// Items of one claim.
     pub claim_size: Histogram,
     /// Items that ended in one transaction.
@@ -36,11 +40,17 @@ impl Measured for Figures {
             ("work_canceled", "Items that were cancelled.", &self.canceled),
             ("work_leases_reaped", "Leases of others that were over.", &self.reaped),
             ("work_leases_lost", "Times that this process lost its lease.", &self.lost),
+            ("work_store_failures", "Times that the store failed under the engine.", &self.store_failures),
         ];
         for (name, meaning, counter) in counters {
             visit(name, meaning, Reading::Counter(counter.get()));
         }
         visit("work_running", "Items that run in this process.", Reading::Gauge(self.running.get()));
+        visit(
+            "work_stuck",
+            "Functions that do not stop, and hold a thread.",
+            Reading::Gauge(self.stuck.get()),
+        );
         visit("work_claim_size", "Items of one claim.", Reading::Sizes(self.claim_size.snapshot()));
         visit(
             "work_settle_size",

@@ -53,9 +53,11 @@ impl Call {
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<(AtomicU8, Notify)>);
 
-/// Why an item is to stop: somebody cancelled it, or it was taken away from this node and is done by another one.
+/// Why an item is to stop: somebody cancelled it, it was taken away from this node and is done by another one, or its time
+/// is up.
 const CANCELED: u8 = 1;
 const LOST: u8 = 2;
+const LATE: u8 = 3;
 
 impl Cancel {
     /// Whether it is to stop.
@@ -92,6 +94,11 @@ impl Cancel {
         self.stop(LOST);
     }
 
+    /// It has taken too long.
+    pub(crate) fn expire(&self) {
+        self.stop(LATE);
+    }
+
     fn stop(&self, why: u8) {
         // The first reason stays.
         if self.0.0.compare_exchange(0, why, Ordering::AcqRel, Ordering::Acquire).is_ok() {
@@ -107,7 +114,7 @@ pub type Running<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub type ActionAnswer = Result<Box<RawValue>, Failure>;
 
 type Check = dyn Fn(&RawValue) -> Result<(), String> + Send + Sync;
-type ActionBody = dyn Fn(Call) -> Running<ActionAnswer> + Send + Sync;
+pub(crate) type ActionBody = dyn Fn(Call) -> Running<ActionAnswer> + Send + Sync;
 type MutationBody = dyn Fn(Tx, Call) -> Running<mainstay_store::Result<Box<RawValue>>> + Send + Sync;
 
 /// What a function is.

@@ -14,6 +14,8 @@ const EXTEND: &str = "UPDATE mainstay_leases SET until_ms = mainstay_now() + CAS
 const FENCE: &str = "SELECT until_ms, mainstay_now() FROM mainstay_leases WHERE number = $1";
 const EXPIRED: &str =
     "SELECT number FROM mainstay_leases WHERE until_ms <= mainstay_now() ORDER BY number LIMIT 100";
+const HOLD_EXPIRED: &str =
+    "SELECT number FROM mainstay_leases WHERE number = $1 AND until_ms <= mainstay_now()";
 const END: &str = "DELETE FROM mainstay_leases WHERE number = $1 AND until_ms <= mainstay_now()";
 const GIVE_UP: &str = "UPDATE mainstay_leases SET until_ms = 0 WHERE number = $1";
 const GIVE_UP_ALL: &str = "UPDATE mainstay_leases SET until_ms = 0";
@@ -51,11 +53,21 @@ pub(crate) async fn expired(tx: &Tx) -> Result<Vec<i64>> {
     tx.query(EXPIRED, &[]).await?.iter().map(|row| row.get(0)).collect()
 }
 
+/// Holds a lease that is over until the transaction ends; false when it is not, or somebody has ended it.
+pub(crate) async fn hold_expired(tx: &Tx, lease: i64) -> Result<bool> {
+    Ok(!tx.query_holding(HOLD_EXPIRED, params![lease], Hold::Alone).await?.is_empty())
+}
+
+/// Gives back a lease's share of all pools.
+pub(crate) async fn drop_slots(tx: &Tx, lease: i64) -> Result<()> {
+    tx.execute(DROP_SLOTS, params![lease]).await.map(drop)
+}
+
 /// Ends a lease that is over, together with its slots; false when it is not, or somebody else has.
 pub(crate) async fn end(tx: &Tx, lease: i64) -> Result<bool> {
     let is_over = tx.execute(END, params![lease]).await? > 0;
     if is_over {
-        tx.execute(DROP_SLOTS, params![lease]).await?;
+        drop_slots(tx, lease).await?;
     }
     Ok(is_over)
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::functions::{Cancel, FunctionKind};
 use crate::item::name;
 use crate::next::Outcome;
-use crate::settle::{Blame, Ending, Plan, Progress, Settlement, blame, settle};
+use crate::settle::{Blame, Ending, Part, Plan, Progress, Settlement, blame, settle};
 use crate::work::{Ground, Work};
 use crate::{MAX_VALUE_BYTES, lease};
 use mainstay_core::failure::Failure;
@@ -216,7 +216,7 @@ impl Work {
             }
             lease::fence(&ground, &tx, lease, Hold::InPlace).await?;
             lease::give_up(&tx, lease).await?;
-            reap_in(&ground, &tx, lease, &Outcome::Unstarted).await
+            reap_in(&ground, &tx, lease, &Outcome::Unstarted).await.map(drop)
         };
         Ok(self.store().transact_with((self.ground().clone(), lease), give_back).await?)
     }
@@ -255,7 +255,7 @@ impl Work {
             if matches!(error, Error::NotHeld { .. }) {
                 return Err(error);
             }
-            match blame(&error, 1, false, &progress) {
+            match blame(&error, 1, Some(Part::Tell), &progress) {
                 // Its onComplete failed: that is not the worker's doing.
                 Blame::Author(_) if !is_told_later => is_told_later = true,
                 _ => return Err(error),

@@ -2,9 +2,9 @@
 
 use crate::claim::{Held, Taken};
 use crate::directory::{ended_topic, pool_topic, time_topic};
-use crate::enqueue::{INSERT_WORK, Noted, change, noted, text, uuid};
+use crate::enqueue::{INSERT_WORK, change, noted, text, uuid};
 use crate::error::Error;
-use crate::functions::{Body, Call, Cancel, FunctionKind};
+use crate::functions::{Body, Call, Cancel, FunctionKind, Functions, Running};
 use crate::item::{Item, NewWork, OnComplete, WorkResult, raw};
 use crate::next::{Next, Outcome, next};
 use crate::pool::Pool;
@@ -413,13 +413,28 @@ async fn run(
         let failure = Failure::retryable(format!("{} is not a mutation of this node", item.function));
         return Err(mainstay_store::Error::application(AuthorFailed { index, part: Part::Run, failure }));
     };
-    let noted = noted(ground, tx);
     // Whoever tells an end by itself is as deep as the end that it tells.
-    noted.at_depth(if item.completes.is_some() { item.depth } else { 0 });
-    settlement.progress.enter(index, Part::Run);
-    let ended = mutation(tx.clone(), call(*id, item, ending.cancel.clone())).await;
-    let value = ended.map_err(|error| author_failed(index, Part::Run, error))?;
+    let depth = if item.completes.is_some() { item.depth } else { 0 };
+    let running = mutation(tx.clone(), call(*id, item, ending.cancel.clone()));
+    by_author(ground, tx, settlement, (index, Part::Run), depth, running).await
+}
+
+/// Lets an author's code run. What it fails with is its own, also what it has hidden: others come after it.
+async fn by_author(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    settlement: &Settlement,
+    (index, part): (usize, Part),
+    depth: u32,
+    running: Running<Result<Box<RawValue>>>,
+) -> Result<Box<RawValue>> {
+    let noted = noted(ground, tx);
+    noted.enter(depth, (index, part));
+    settlement.progress.enter(index, part);
+    let ended = running.await.and_then(|value| tx.intact().map(|()| value));
+    let value = ended.map_err(|error| author_failed(index, part, error))?;
     settlement.progress.leave();
+    noted.leave();
     Ok(value)
 }
 
@@ -437,7 +452,6 @@ async fn tell(
     let work_id = text(ending.taken.id);
     let args = OnComplete { work_id: work_id.clone(), context: item.context.clone(), result };
     let args = raw("onComplete", &args).map_err(mainstay_store::Error::from)?;
-    let noted: Arc<Noted> = noted(ground, tx);
     let depth = item.depth + 1;
     if let Some(Body::Mutation(mutation)) = ground.functions.get(function).map(|one| &one.body)
         && !ending.is_told_later
@@ -452,24 +466,20 @@ async fn tell(
             trace: item.trace.clone(),
             cancel: Cancel::default(),
         };
-        noted.at_depth(depth);
-        settlement.progress.enter(index, Part::Tell);
-        let told = mutation(tx.clone(), call).await;
-        told.map_err(|error| author_failed(index, Part::Tell, error))?;
-        settlement.progress.leave();
-        noted.at_depth(0);
+        let running = mutation(tx.clone(), call);
+        by_author(ground, tx, settlement, (index, Part::Tell), depth, running).await?;
         return Ok(());
     }
     let mut telling =
         NewWork::new(&settlement.pool_name, function, &args).map_err(mainstay_store::Error::from)?;
     telling.trace.clone_from(&item.trace);
     telling.context.clone_from(&item.context);
-    noted.add_telling(telling, depth, work_id);
+    noted(ground, tx).add_telling(telling, depth, work_id);
     Ok(())
 }
 
 /// What an author's code failed with, unless it was the store that failed under it.
-fn author_failed(index: usize, part: Part, error: mainstay_store::Error) -> mainstay_store::Error {
+pub(crate) fn author_failed(index: usize, part: Part, error: mainstay_store::Error) -> mainstay_store::Error {
     if error.is_retryable() {
         return error;
     }
@@ -493,6 +503,16 @@ pub(crate) fn failure_of(error: mainstay_store::Error) -> Failure {
     }
 }
 
+/// The failure that an error stands for which nobody has passed on.
+fn failure_in(error: &Error) -> Failure {
+    match error {
+        Error::Store(store) => {
+            store.downcast_ref().cloned().unwrap_or_else(|| Failure::retryable(store.to_string()))
+        }
+        own => failure_of(mainstay_store::Error::application(own.clone())),
+    }
+}
+
 /// What a transaction that settles failed for.
 pub(crate) enum Blame {
     /// The lease is over.
@@ -505,32 +525,35 @@ pub(crate) enum Blame {
     Store { is_unknown: bool },
 }
 
-/// Whose fault it is that `count` items could not be settled; `has_run` tells whether the first of them is a mutation.
-pub(crate) fn blame(error: &Error, count: usize, has_run: bool, progress: &Progress) -> Blame {
+/// Whose code to leave out next of an item that cannot be settled even alone: telling its end later harms nobody, so that
+/// comes first.
+pub(crate) fn suspect(functions: &Functions, ending: &Ending) -> Option<Part> {
+    let tells = ending.taken.item.on_complete.as_ref().and_then(|function| functions.get(function));
+    if tells.is_some_and(|function| matches!(function.body, Body::Mutation(_))) && !ending.is_told_later {
+        return Some(Part::Tell);
+    }
+    matches!(ending.plan, Plan::Run).then_some(Part::Run)
+}
+
+/// Whose fault it is that `count` items could not be settled; of one alone it is the suspect's, unless somebody else is
+/// known.
+pub(crate) fn blame(error: &Error, count: usize, suspect: Option<Part>, progress: &Progress) -> Blame {
     let store = match error {
         Error::LeaseLost(_) => return Blame::Lease,
-        Error::Store(store) => store,
-        // Work that an author's code enqueued was refused when the transaction ended.
-        other if count == 1 => {
-            let part = if has_run { Part::Run } else { Part::Tell };
-            let failure = failure_of(mainstay_store::Error::application(other.clone()));
-            return Blame::Author(AuthorFailed { index: 0, part, failure });
-        }
-        _ => return Blame::Somebody,
+        Error::Store(store) => Some(&**store),
+        _ => None,
     };
-    if let mainstay_store::Error::Application(reason) = &**store
-        && let Some(failed) = reason.downcast_ref::<AuthorFailed>()
-    {
+    if let Some(failed) = store.and_then(|store| store.downcast_ref::<AuthorFailed>()) {
         return Blame::Author(failed.clone());
     }
-    if store.is_retryable() || store.is_outcome_unknown() {
+    if let Some(store) = store.filter(|store| store.is_retryable() || store.is_outcome_unknown()) {
         return Blame::Store { is_unknown: store.is_outcome_unknown() };
     }
-    match progress.at() {
-        Some((index, part)) => {
-            let failure = Failure::retryable(store.to_string());
-            Blame::Author(AuthorFailed { index, part, failure })
-        }
+    // Whoever is running when the time is up need not be who has used it up.
+    let is_shared = count > 1 && matches!(store, Some(mainstay_store::Error::Timeout { .. }));
+    let at = progress.at().filter(|_| !is_shared);
+    match at.or_else(|| suspect.filter(|_| count == 1).map(|part| (0, part))) {
+        Some((index, part)) => Blame::Author(AuthorFailed { index, part, failure: failure_in(error) }),
         None if count > 1 => Blame::Somebody,
         None => Blame::Store { is_unknown: false },
     }

@@ -1,6 +1,6 @@
 //! Looking at items, and cancelling them.
 
-use crate::claim::{Taken, unpack};
+use crate::claim::{Held, Taken, unpack};
 use crate::directory::{cancels_topic, ended_topic};
 use crate::enqueue::{change, parse, text, uuid};
 use crate::error::Result;
@@ -112,7 +112,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 const WAITING: &str = "SELECT pool, state, due_at, item FROM mainstay_work WHERE id = $1";
 const ENDED: &str = "SELECT pool, state, ended_at, record FROM mainstay_ended WHERE id = $1";
-const HELD: &str = "SELECT pool, ids, items FROM mainstay_batches";
+const HELD: &str = "SELECT batch.number, batch.pool, batch.ids, marks.done FROM mainstay_batches AS batch \
+     LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number";
+const HELD_ITEMS: &str = "SELECT items FROM mainstay_batches WHERE number = $1";
 const LIST: &str = "SELECT id, state, due_at, item FROM mainstay_work WHERE pool = $1 AND place > $2 \
      ORDER BY place LIMIT $3";
 const TAKE: &str = "DELETE FROM mainstay_work WHERE id = $1 RETURNING pool, state, item";
@@ -271,15 +273,39 @@ async fn status(ground: &Ground, tx: &Tx, id: Uuid) -> mainstay_store::Result<Op
 /// An item that somebody works on. There are as few batches as there are items running.
 async fn held(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<(i64, Taken)>> {
     for row in tx.query(HELD, &[]).await? {
-        let ids: &[u8] = row.get(1)?;
+        let (batch, ids): (i64, &[u8]) = (row.get(0)?, row.get(2)?);
         let Some(index) = ids.chunks_exact(16).position(|one| one == id.as_bytes()) else { continue };
-        let taken = unpack(ids, row.get(2)?)?.swap_remove(index);
-        return Ok(Some((row.get(0)?, taken)));
+        let done: Option<Vec<u8>> = row.get(3)?;
+        let held = Held { batch, lease: 0, size: ids.len() / 16, done: done.unwrap_or_default() };
+        if held.is_done(index) {
+            continue;
+        }
+        let Some(items) = tx.query_optional(HELD_ITEMS, params![batch]).await? else { continue };
+        return Ok(Some((row.get(1)?, unpack(ids, items.get(0)?)?.swap_remove(index))));
     }
     Ok(None)
 }
 
+/// How often an item is looked for that is nowhere. Whoever moves it from one table to another may commit between two
+/// looks; it would have to be moved again and again not to be found.
+const LOOKS: usize = 3;
+
 async fn cancel(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    id: Uuid,
+    is_told_later: bool,
+) -> mainstay_store::Result<Option<Canceled>> {
+    for _ in 0..LOOKS {
+        let canceled = cancel_where_it_is(ground, tx, id, is_told_later).await?;
+        if canceled.is_some() {
+            return Ok(canceled);
+        }
+    }
+    Ok(None)
+}
+
+async fn cancel_where_it_is(
     ground: &Arc<Ground>,
     tx: &Tx,
     id: Uuid,

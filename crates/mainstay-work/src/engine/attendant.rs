@@ -1,17 +1,18 @@
 //! Takes items of one pool and hands them to their functions.
 
+use super::floor::{Entrance, Execution, Ticket};
 use super::settler::{self, Done};
 use super::{Desk, Shared};
 use crate::claim::{Claimed, Group, MAX_CLAIM, Taken, Wish, claim, claimed_after, read};
 use crate::directory::{Directory, lanes_topic, pool_topic};
 use crate::error::{Error, Result};
-use crate::functions::{Body, Cancel};
+use crate::functions::{ActionBody, Body, Call, Cancel};
 use crate::item::UNREADABLE;
 use crate::next::Outcome;
 use crate::settle::{Ending, Plan, call};
 use crate::work::Ground;
 use futures_util::FutureExt;
-use mainstay_core::failure::{Class, Failure};
+use mainstay_core::failure::Failure;
 use mainstay_store::{Listener, Tx};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -94,6 +95,8 @@ impl Attendant {
         let mut are_lanes_known = false;
         while !self.shared.is_stopping() {
             let lease = self.shared.lease.load(Ordering::Acquire);
+            // Also while there is always more to do: a new lane may be the most urgent of all.
+            are_lanes_known &= !self.new_lanes.is_woken();
             if !are_lanes_known {
                 match self.read_lanes().await {
                     Ok(lanes) => (self.lanes, are_lanes_known) = (Arc::new(Group::all(lanes)), true),
@@ -174,10 +177,7 @@ impl Attendant {
                 Ok(found) => return found.into_iter().for_each(|claimed| self.hand_out(claimed)),
                 Err(Error::LeaseLost(_)) => return,
                 Err(_) if self.shared.is_stopping() => return,
-                Err(error) => {
-                    tracing::warn!(%error, "looking for a claim of unknown outcome failed; trying again");
-                    self.shared.pause(super::PAUSE).await;
-                }
+                Err(error) => self.shared.endure(&error, "looking for a claim of unknown outcome").await,
             }
         }
     }
@@ -192,19 +192,19 @@ impl Attendant {
         let batch = held.batch;
         self.last_batch = batch;
         self.desk.held().insert(batch, held);
-        // All are known before the first one runs, which may end at once.
-        let taken: Vec<(Taken, Cancel)> = read(texts).map(|taken| (taken, Cancel::default())).collect();
-        self.shared.running().extend(taken.iter().map(|(taken, cancel)| (taken.id, cancel.clone())));
-        for (taken, cancel) in taken {
+        let taken: Vec<Taken> = read(texts).collect();
+        let mut floor = self.shared.floor.enter();
+        for taken in taken {
             if taken.item.attempts == 0 {
                 let waited_ms = u64::try_from(now_ms - taken.item.enqueued_at).unwrap_or(0);
                 figures.start_delay.record_duration(Duration::from_millis(waited_ms));
             }
-            self.start(batch, taken, cancel, now_ms);
+            self.start(&mut floor, batch, taken, now_ms);
         }
     }
 
-    fn start(&self, batch: i64, taken: Taken, cancel: Cancel, now_ms: i64) {
+    fn start(&self, floor: &mut Entrance<'_>, batch: i64, taken: Taken, now_ms: i64) {
+        let (id, cancel) = (taken.id, Cancel::default());
         let function = self.shared.ground.functions.get(&taken.item.function);
         let is_late = taken.item.deadline_at.is_some_and(|deadline| deadline <= now_ms);
         let plan = match function.map(|function| &function.body) {
@@ -215,32 +215,15 @@ impl Attendant {
             None => Plan::Ended(Outcome::Unstarted),
             Some(Body::Mutation(_)) => Plan::Run,
             Some(Body::Action { run, timeout }) => {
-                let running = run(call(taken.id, &taken.item, cancel.clone()));
-                let (done, timeout) = (self.done.clone(), *timeout);
-                tokio::spawn(async move {
-                    let outcome = tokio::select! {
-                        biased;
-                        ended = AssertUnwindSafe(running).catch_unwind() => match ended {
-                            Ok(Ok(value)) => Outcome::Success(value),
-                            Ok(Err(failure)) => Outcome::Failed(failure),
-                            Err(_panic) => Outcome::Failed(Failure::retryable("the function panicked")),
-                        },
-                        () = cancel.asked() => match cancel.is_canceled() {
-                            true => Outcome::Canceled,
-                            false => Outcome::Lost,
-                        },
-                        () = tokio::time::sleep(timeout) => {
-                            let within = format!("it did not return within {} ms", timeout.as_millis());
-                            Outcome::Failed(Failure::new(Class::NetworkTimeout, within))
-                        }
-                    };
-                    let ending = Ending::new(taken, Plan::Ended(outcome), cancel).prepared();
-                    // Nobody to tell means that the engine is gone, and others will find out.
-                    let _ = done.send((batch, ending));
-                });
+                let call = call(id, &taken.item, cancel.clone());
+                let ticket = Ticket { batch, taken, done: self.done.clone() };
+                let execution = Arc::new(Execution::of_action(cancel, ticket, *timeout));
+                floor.add(id, execution.clone());
+                tokio::spawn(act(execution, run.clone(), call));
                 return;
             }
         };
+        floor.add(id, Arc::new(Execution::of_mutation(cancel.clone())));
         let _ = self.done.send((batch, Ending::new(taken, plan, cancel)));
     }
 
@@ -272,5 +255,36 @@ impl Attendant {
                 }
             }
         }
+    }
+}
+
+/// Lets an action run, and tells how it ended.
+async fn act(execution: Arc<Execution>, run: Arc<ActionBody>, call: Call) {
+    // Also when what is left of the function panics as it is dropped.
+    let _leaving = Leaving(execution.clone());
+    let cancel = &execution.cancel;
+    let mut running = std::pin::pin!(AssertUnwindSafe(async move { run(call).await }).catch_unwind());
+    let turns = std::future::poll_fn(|context| execution.turn(|| running.as_mut().poll(context)));
+    let outcome = tokio::select! {
+        biased;
+        ended = turns => match ended {
+            Ok(Ok(value)) => Outcome::Success(value),
+            Ok(Err(failure)) => Outcome::Failed(failure),
+            Err(_panic) => Outcome::Failed(Failure::retryable("the function panicked")),
+        },
+        () = cancel.asked() => match cancel.is_canceled() {
+            true => Outcome::Canceled,
+            // Somebody else has told, or will.
+            false => Outcome::Lost,
+        },
+    };
+    execution.end(outcome);
+}
+
+struct Leaving(Arc<Execution>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }

@@ -77,7 +77,7 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
         }
     }
     // What still runs keeps its lease until it has ended; the engine's tasks say when that is.
-    while shared.ground.figures.running.get() > 0 && !shared.running().is_empty() {
+    while shared.ground.figures.running.get() > 0 && !shared.floor.is_empty() {
         let lease = shared.lease.load(Ordering::Acquire);
         if !shared.extend(lease).await.unwrap_or(false) {
             return;
@@ -110,8 +110,13 @@ async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>
         let reap = async |tx: Tx, (ground, lease): (Arc<Ground>, i64)| {
             reap_in(&ground, &tx, lease, &Outcome::Lost).await
         };
-        shared.ground.store.transact_with((shared.ground.clone(), lease), reap).await?;
-        shared.ground.figures.reaped.increment();
+        match shared.ground.store.transact_with((shared.ground.clone(), lease), reap).await {
+            Ok(true) => shared.ground.figures.reaped.increment(),
+            Ok(false) => {}
+            Err(error) if error.is_retryable() => return Err(error.into()),
+            // What one node has left must not keep this one from all the rest.
+            Err(error) => tracing::error!(%error, lease, "taking back the work of a lease failed"),
+        }
     }
     see_to(shared, pools, &ready, tasks);
     ask(shared).await;
@@ -140,14 +145,11 @@ pub(crate) async fn canceled_ones(tx: &Tx) -> mainstay_store::Result<HashSet<Uui
 
 /// Tells items of this node that they are to stop.
 async fn ask(shared: &Shared) {
-    if shared.running().is_empty() {
+    if shared.floor.is_empty() {
         return;
     }
     match shared.ground.store.read(async |tx| canceled_ones(&tx).await).await {
-        Ok(asked) => {
-            let running = shared.running();
-            asked.iter().filter_map(|id| running.get(id)).for_each(Cancel::ask);
-        }
+        Ok(asked) => shared.floor.ask(&asked),
         Err(error) => tracing::warn!(%error, "reading what is to stop failed"),
     }
 }
@@ -159,20 +161,29 @@ struct Left {
     held: Vec<Held>,
 }
 
-/// Takes back what was taken under a lease that is over, each item with this outcome.
+/// Takes back what was taken under a lease that is over, each item with this outcome; whether the lease is gone by that.
+///
+/// A batch that cannot be read is left as it is, with its lease: for a newer program, or for a person.
 pub(crate) async fn reap_in(
     ground: &Arc<Ground>,
     tx: &Tx,
     lease: i64,
     outcome: &Outcome,
-) -> mainstay_store::Result<()> {
-    if !lease::end(tx, lease).await? {
-        return Ok(());
+) -> mainstay_store::Result<bool> {
+    if !lease::hold_expired(tx, lease).await? {
+        return Ok(false);
     }
-    let mut pools: BTreeMap<i64, Left> = BTreeMap::new();
+    let (mut pools, mut is_read): (BTreeMap<i64, Left>, bool) = (BTreeMap::new(), true);
     for row in tx.query(BATCHES, params![lease]).await? {
         let (batch, pool): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let taken = unpack(row.get(2)?, row.get(3)?)?;
+        let taken = match unpack(row.get(2)?, row.get(3)?) {
+            Ok(taken) => taken,
+            Err(error) => {
+                tracing::error!(%error, batch, lease, "a batch cannot be read; it is left as it is");
+                is_read = false;
+                continue;
+            }
+        };
         let done: Option<Vec<u8>> = row.get(4)?;
         let held = Held { batch, lease, size: taken.len(), done: done.unwrap_or_default() };
         let Left { endings, held: all_held } = pools.entry(pool).or_default();
@@ -192,7 +203,12 @@ pub(crate) async fn reap_in(
             Settlement { pool, pool_name, settings, lease: None, endings, held, progress: Arc::default() };
         settle(ground, tx, &settlement).await?;
     }
-    Ok(())
+    if is_read {
+        return lease::end(tx, lease).await;
+    }
+    // Nobody works under it any more, whatever is left.
+    lease::drop_slots(tx, lease).await?;
+    Ok(false)
 }
 
 static ADD_TOTALS: LazyLock<Bulk> = LazyLock::new(|| {

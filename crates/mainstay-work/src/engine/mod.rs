@@ -1,20 +1,22 @@
 //! The engine: what a node does about work.
 //!
 //! - `attendant`: one for each pool; takes items and hands them to their functions
+//! - `floor`: what runs, and the watchman who ends what takes too long
 //! - `settler`: one for each pool; ends executions, many in one transaction
 //! - `keeper`: keeps the node's lease, takes back what others left, finds new pools, tidies up
 //! - `timekeeper`: lets items be ready when their time has come
 
 mod attendant;
+mod floor;
 mod keeper;
 mod settler;
 mod timekeeper;
 
 pub(crate) use keeper::{canceled_ones, reap_in};
 
+use self::floor::Floor;
 use crate::claim::Held;
 use crate::error::{Error, Result};
-use crate::functions::Cancel;
 use crate::lease;
 use crate::next::Outcome;
 use crate::work::Ground;
@@ -25,7 +27,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
 /// How long a lease lasts. A node that is silent for longer has lost its work.
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
@@ -48,8 +49,7 @@ pub(crate) struct Shared {
     stop: watch::Sender<bool>,
     /// Woken when somebody should look by itself.
     look: watch::Sender<u64>,
-    /// What runs here.
-    running: Mutex<HashMap<Uuid, Cancel>>,
+    floor: Floor,
     /// How many items had been taken when the keeper last looked.
     taken: AtomicU64,
     /// The pools that are attended, and how their attendants are told that there is something to do.
@@ -84,10 +84,11 @@ impl Engine {
             renewing: tokio::sync::Mutex::default(),
             stop: watch::Sender::new(false),
             look: watch::Sender::new(0),
-            running: Mutex::default(),
+            floor: Floor::default(),
             taken: AtomicU64::new(u64::MAX),
             pools: Mutex::default(),
         });
+        shared.floor.watch(shared.ground.figures.clone()).map_err(mainstay_store::Error::application)?;
         let tasks: Arc<Mutex<JoinSet<()>>> = Arc::default();
         {
             let mut set = tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,6 +105,7 @@ impl Engine {
         let all_ended = async { while tasks.join_next().await.is_some() {} };
         let is_quiet = tokio::time::timeout(grace, all_ended).await.is_ok();
         tasks.shutdown().await;
+        self.shared.floor.close();
         if !is_quiet {
             tracing::info!("work still runs after the grace; it is given back");
         }
@@ -132,6 +134,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.stop.send_replace(true);
+        self.shared.floor.close();
     }
 }
 
@@ -150,20 +153,6 @@ impl Shared {
     async fn extend(&self, lease: i64) -> mainstay_store::Result<bool> {
         let extend = async |tx: Tx, (lease, for_ms): (i64, i64)| lease::extend(&tx, lease, for_ms).await;
         self.ground.store.transact_with((lease, self.ground.lease_ms), extend).await
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<Uuid, Cancel>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// These executions are over. The next one of the same item may have begun here already.
-    fn forget(&self, over: &[(Uuid, Cancel)]) {
-        let mut running = self.running();
-        for (id, cancel) in over {
-            if running.get(id).is_some_and(|current| current.is_same(cancel)) {
-                running.remove(id);
-            }
-        }
     }
 
     fn is_stopping(&self) -> bool {
@@ -192,14 +181,11 @@ impl Shared {
         }
         self.ground.figures.lost.increment();
         tracing::warn!(lease = lost, "the lease is over; what ran under it is dropped");
-        self.running().drain().for_each(|(_, cancel)| cancel.lose());
+        self.floor.lose_all();
         while !self.is_stopping() {
             match take_lease(&self.ground, &self.holder).await {
                 Ok(lease) => return self.lease.store(lease, Ordering::Release),
-                Err(error) => {
-                    tracing::warn!(%error, "no lease could be taken");
-                    self.pause(PAUSE).await;
-                }
+                Err(error) => self.endure(&error.into(), "taking a lease").await,
             }
         }
     }
@@ -209,9 +195,15 @@ impl Shared {
         if matches!(error, Error::LeaseLost(_)) {
             self.renew(lease).await;
         } else {
-            tracing::warn!(%error, "{what} failed; trying again");
-            self.pause(PAUSE).await;
+            self.endure(error, what).await;
         }
+    }
+
+    /// Tells that the store has failed, and waits a moment before it is tried again.
+    async fn endure(&self, error: &Error, what: &str) {
+        self.ground.figures.store_failures.increment();
+        tracing::warn!(%error, code = error.code(), "{what} failed; trying again");
+        self.pause(PAUSE).await;
     }
 }
 
@@ -220,5 +212,5 @@ impl Shared {
 pub(crate) mod parts {
     pub(crate) use super::keeper::{reap_in, tidy};
     pub(crate) use super::timekeeper::make_ready;
-    pub(crate) use crate::settle::{Blame, adjust, blame};
+    pub(crate) use crate::settle::{Blame, adjust, blame, suspect};
 }

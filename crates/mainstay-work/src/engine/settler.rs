@@ -3,10 +3,10 @@
 use super::{Desk, Shared};
 use crate::claim::Held;
 use crate::error::Error;
-use crate::functions::{Body, Cancel};
+use crate::functions::Cancel;
 use crate::next::Outcome;
 use crate::pool::Pool;
-use crate::settle::{Blame, Ending, Plan, Settlement, adjust, blame, settle};
+use crate::settle::{Blame, Ending, Plan, Settlement, adjust, blame, settle, suspect};
 use crate::work::Ground;
 use mainstay_store::{Hold, Tx, params};
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ pub(super) async fn settle_all(shared: Arc<Shared>, desk: Arc<Desk>, mut ended: 
         while alone.peek().is_some() {
             settler.settle(alone.by_ref().take(MAX_AUTHORS).collect()).await;
         }
-        settler.shared.forget(&over);
+        settler.shared.floor.forget(&over);
         settler.shared.ground.figures.running.add(-(count as i64));
         settler.desk.running.fetch_sub(count, Ordering::AcqRel);
         settler.desk.freed.notify_one();
@@ -54,10 +54,7 @@ struct Settler {
 
 impl Settler {
     fn runs_authors_code(&self, ending: &Ending) -> bool {
-        let functions = &self.shared.ground.functions;
-        let tells = ending.taken.item.on_complete.as_ref().and_then(|function| functions.get(function));
-        matches!(ending.plan, Plan::Run)
-            || tells.is_some_and(|function| matches!(function.body, Body::Mutation(_)))
+        suspect(&self.shared.ground.functions, ending).is_some()
     }
 
     async fn settle(&self, mut done: Vec<Done>) {
@@ -77,12 +74,12 @@ impl Settler {
             if done.is_empty() {
                 return;
             }
-            let has_run = matches!(done[0].1.plan, Plan::Run);
+            let suspect = suspect(&self.shared.ground.functions, &done[0].1);
             let settlement = self.settlement(lease, done);
             let Err(error) = self.settle_once(&settlement, is_unknown).await else {
                 return self.settled(&settlement);
             };
-            let blame = blame(&error, settlement.endings.len(), has_run, &settlement.progress);
+            let blame = blame(&error, settlement.endings.len(), suspect, &settlement.progress);
             done = Arc::unwrap_or_clone(settlement).endings;
             match blame {
                 Blame::Lease => return self.shared.renew(lease).await,
@@ -96,8 +93,7 @@ impl Settler {
                 Blame::Somebody => return self.settle_each(done).await,
                 blame @ (Blame::Store { .. } | Blame::Author(_)) => {
                     is_unknown |= matches!(blame, Blame::Store { is_unknown: true });
-                    tracing::warn!(%error, pool = self.desk.name, "ending work failed; trying again");
-                    self.shared.pause(super::PAUSE).await;
+                    self.shared.endure(&error, &format!("ending work of {}", self.desk.name)).await;
                     if self.shared.is_stopping() {
                         return;
                     }

@@ -32,8 +32,7 @@ pub(super) async fn watch(shared: Arc<Shared>) {
         let wait_ms = match shared.ground.store.read_with(shared.ground.clone(), next).await {
             Ok(wait_ms) => wait_ms,
             Err(error) => {
-                tracing::warn!(%error, "looking at the clock failed; trying again");
-                shared.pause(super::PAUSE).await;
+                shared.endure(&error.into(), "looking at the clock").await;
                 continue;
             }
         };
@@ -43,8 +42,7 @@ pub(super) async fn watch(shared: Arc<Shared>) {
                 crons::fire(&ground, &tx).await
             };
             if let Err(error) = shared.ground.store.transact_with(shared.ground.clone(), due).await {
-                tracing::warn!(%error, "letting items be ready failed; trying again");
-                shared.pause(super::PAUSE).await;
+                shared.endure(&error.into(), "letting items be ready").await;
             }
             continue;
         }

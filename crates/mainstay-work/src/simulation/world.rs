@@ -4,7 +4,7 @@ use super::shop::{FIRST_POOL, POOLS, TABLES, any_item, functions};
 use super::sight::{Known, Sight};
 use crate::claim::{Group, Held, Taken, Wish, claim, read};
 use crate::directory::Directory;
-use crate::engine::parts::{Blame, adjust, blame, make_ready, reap_in, tidy};
+use crate::engine::parts::{Blame, adjust, blame, make_ready, reap_in, suspect, tidy};
 use crate::enqueue::parse;
 use crate::functions::{Body, Cancel};
 use crate::next::Outcome;
@@ -456,8 +456,8 @@ impl World {
             };
             let settled = self.work.store().transact_with(self.ground.clone(), run).await;
             let Err(error) = settled.map_err(Error::from) else { break };
-            let has_run = matches!(settlement.endings[0].1.plan, Plan::Run);
-            match blame(&error, settlement.endings.len(), has_run, &settlement.progress) {
+            let suspect = suspect(&self.ground.functions, &settlement.endings[0].1);
+            match blame(&error, settlement.endings.len(), suspect, &settlement.progress) {
                 Blame::Lease if self.is_over(lease) => {
                     self.tally.stale += count as u64;
                     self.workers[worker].hands.retain(|hand| hand.lease != lease);

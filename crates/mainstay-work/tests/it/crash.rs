@@ -56,13 +56,13 @@ fn child_enqueues_and_works() {
 }
 
 /// A shop that outlives those who work in it.
-struct Home {
-    place: Place,
+pub(crate) struct Home {
+    pub(crate) place: Place,
     done: Vec<Done>,
 }
 
 impl Home {
-    fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         let home = Self { place: Place::new(kind), done: Vec::new() };
         block_on(async { open_store(home.place.options()).await.close().await });
         home
@@ -77,12 +77,12 @@ impl Home {
         child.env(URL, self.place.url()).env(CYCLE, cycle.to_string())
     }
 
-    fn note(&mut self, child: &Running) {
+    pub(crate) fn note(&mut self, child: &Running) {
         self.done.extend(child.acknowledged().iter().map(|text| Done::parse(text)));
     }
 
     /// Lets a process that lives do what is left, and looks for what is wrong.
-    fn checked(&self) -> Verdict {
+    pub(crate) fn checked(&self) -> Verdict {
         block_on(async {
             let store = open_store(self.place.options()).await;
             let work = open_shop(&store, LEASE).await;

@@ -3,7 +3,9 @@
 
 mod asking;
 mod bench_of_tools;
+mod containment;
 mod crash;
+mod disk;
 mod doorman;
 mod http;
 mod ledger;

@@ -170,8 +170,14 @@ fn b_263_delayed_items_start_when_due_in_the_order_of_their_time_and_not_before(
         for still in [0, 4, 5] {
             assert_eq!(status(&work, &ids[still]).await.native, Native::Delayed);
         }
+        // Whoever looks from lane to lane while they are made ready may see the last one only.
+        work.pause(POOL).await.unwrap();
         time.set(START_MS + 40_000).await.unwrap();
         engine.look_around();
+        for ready in [0, 4, 5] {
+            until_native(&work, &ids[ready], Native::Ready).await;
+        }
+        work.resume(POOL).await.unwrap();
         drained(&work).await;
         let due = [9_999, 10_000, 10_001, 40_000, 40_000, 40_000];
         let names = ["first", "second", "third", "fourth", "fifth", "sixth"];

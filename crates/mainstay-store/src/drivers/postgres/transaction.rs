@@ -58,6 +58,15 @@ struct State {
     after_commit: Vec<AfterCommit>,
 }
 
+impl State {
+    fn intact(&self) -> Result<()> {
+        match &self.failure {
+            Some(failure) => Err(Error::TransactionFailed(failure.reason.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The connection a transaction runs on.
 #[derive(Clone)]
 pub(super) enum Link {
@@ -161,6 +170,10 @@ impl Handle {
         Ok(())
     }
 
+    pub(crate) fn intact(&self) -> Result<()> {
+        self.state().intact()
+    }
+
     async fn operate<P: AsRef<[Value]>>(&self, sql: &str, rows: &[P], wanted: Yield) -> Result<Done> {
         let mut operation = self.start()?;
         let link = operation.link.clone();
@@ -224,9 +237,7 @@ impl Handle {
     fn start(&self) -> Result<Operation> {
         let mut state = self.state();
         let link = state.link.clone().ok_or(Error::TransactionClosed)?;
-        if let Some(failure) = &state.failure {
-            return Err(Error::TransactionFailed(failure.reason.clone()));
-        }
+        state.intact()?;
         state.outstanding += 1;
         state.has_begun = true;
         Ok(Operation { link, handle: self.clone(), is_finished: false })

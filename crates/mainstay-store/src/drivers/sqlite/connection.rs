@@ -278,6 +278,10 @@ impl Handle {
         Ok(())
     }
 
+    pub(crate) fn intact(&self) -> Result<()> {
+        self.session.lock().mode_of(self.ticket).map(drop)
+    }
+
     /// Nothing for a read: readers count by themselves, and what one is part of says nothing about the writer.
     pub(crate) fn serial(&self) -> Option<u64> {
         let connection = self.session.lock();
@@ -287,13 +291,7 @@ impl Handle {
 
     fn operate<T>(&self, run: impl FnOnce(&mut Connection, Mode) -> Result<T>) -> Result<T> {
         let mut connection = self.session.lock();
-        let mode = match &connection.current {
-            Some(current) if current.ticket == self.ticket => match &current.failure {
-                Some(failure) => return Err(Error::TransactionFailed(failure.clone())),
-                None => current.mode,
-            },
-            _ => return Err(Error::TransactionClosed),
-        };
+        let mode = connection.mode_of(self.ticket)?;
         let result = run(&mut connection, mode);
         if let (Err(error), Some(current)) = (&result, &mut connection.current) {
             current.failure = Some(error.to_string());
@@ -310,6 +308,17 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Connection {
+    /// How the transaction of a ticket runs, if it runs still and nothing in it has failed.
+    fn mode_of(&self, ticket: u64) -> Result<Mode> {
+        match &self.current {
+            Some(current) if current.ticket == ticket => match &current.failure {
+                Some(failure) => Err(Error::TransactionFailed(failure.clone())),
+                None => Ok(current.mode),
+            },
+            _ => Err(Error::TransactionClosed),
+        }
+    }
+
     fn execute<P: AsRef<[Value]>>(&mut self, sql: &str, rows: &[P], mode: Mode) -> Result<u64> {
         let statement = self.statements.get(sql)?;
         rows.iter().try_for_each(|params| statement.check(params.as_ref()))?;
