@@ -23,7 +23,7 @@ const STEPS: usize = 120;
 const CI_TIME: Duration = Duration::from_secs(12);
 const CI_LEAST: u64 = 40;
 const CI_MOST: u64 = 2_000;
-const LONG: u64 = 10_000;
+const LONG: u64 = 5_000;
 
 fn is_long() -> bool {
     std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1")
