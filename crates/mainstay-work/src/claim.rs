@@ -148,11 +148,8 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
     let is_paused: bool = row.get(2)?;
     let mut claimed = Claimed { now_ms, settings: Some(settings.clone()), ..Claimed::default() };
     let mut most = if is_paused { 0 } else { wish.most.min(MAX_CLAIM) };
-    let rate = settings.rate_per_second.map(|rate| Rate { per_second: rate.into(), until_us: 0 });
-    let mut rate = match rate {
-        Some(rate) => Some(Rate { until_us: row.get(3)?, ..rate }),
-        None => None,
-    };
+    let until_us: i64 = row.get(3)?;
+    let mut rate = settings.rate_per_second.map(|rate| Rate::new(rate.into(), until_us, now_ms));
     if let Some(rate) = &rate {
         let allowed = rate.allowed(now_ms);
         claimed.wait_ms = (allowed < most).then(|| rate.wait_ms(now_ms));
@@ -380,6 +377,14 @@ struct Rate {
 }
 
 impl Rate {
+    /// Nobody starts anything further ahead than this allows, so whatever is beyond was written before the clock was set
+    /// back, and would hold the pool for as long as that.
+    fn new(per_second: i64, until_us: i64, now_ms: i64) -> Self {
+        let rate = Self { per_second, until_us };
+        let most_us = now_ms * 1_000 + rate.ahead_us() + rate.interval_us();
+        Self { until_us: until_us.min(most_us), ..rate }
+    }
+
     fn interval_us(&self) -> i64 {
         (1_000_000 / self.per_second).max(1)
     }
@@ -419,6 +424,19 @@ mod tests {
             }
             let most = per_second * 10 + (per_second / 10).max(1) + 1;
             assert!((per_second * 99 / 10..=most).contains(&started), "{per_second}: {started}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_hold_a_pool() {
+        for per_second in [1, 7, 100, 5_000] {
+            let (day_ms, mut rate) = (86_400_000, Rate::new(per_second, 0, 200_000_000));
+            rate.start(200_000_000, rate.allowed(200_000_000));
+            let back_ms = 200_000_000 - day_ms;
+            let rate = Rate::new(per_second, rate.until_us, back_ms);
+            let wait_ms = rate.wait_ms(back_ms);
+            assert!(wait_ms <= 2_000, "{per_second} per second: {wait_ms} ms");
+            assert!(rate.allowed(back_ms + wait_ms) > 0);
         }
     }
 

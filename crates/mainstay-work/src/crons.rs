@@ -215,7 +215,16 @@ pub(crate) async fn fire(ground: &Arc<Ground>, tx: &Tx) -> mainstay_store::Resul
     let now_ms = ground.now_ms(tx).await?;
     for row in tx.query(DUE, params![now_ms]).await? {
         let name: String = row.get(0)?;
-        let (cron, next_at) = (parse(&name, row.get(1)?)?, row.get::<i64>(2)?);
+        let (cron, next_at) = (parse(&name, row.get(1)?), row.get::<i64>(2)?);
+        let cron = match cron {
+            Ok(cron) => cron,
+            // Everything that waits for its time waits with it otherwise.
+            Err(error) => {
+                tracing::error!(%error, cron = name, "a cron cannot be read; it rests until it is declared anew");
+                tx.execute(MOVE, params![&name, next_at, i64::MAX, 0, Value::Null]).await?;
+                continue;
+            }
+        };
         let (ticks, next) = ticks(&cron, next_at, now_ms);
         let last = ticks.last().copied();
         // A cron that has no tick any more rests for good.

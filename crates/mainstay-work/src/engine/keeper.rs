@@ -25,6 +25,10 @@ use uuid::Uuid;
 const KEEP_MS: i64 = 7 * 24 * 3_600_000;
 /// How often is tidied up.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
+/// For how long, before the lease is looked after again.
+const TIDY_FOR: Duration = Duration::from_secs(1);
+/// How many are forgotten in one transaction: a few milliseconds.
+const FORGET_AT_ONCE: u64 = 1_000;
 
 const POOLS: &str = "SELECT number, name FROM mainstay_pools";
 const READY: &str = "SELECT lane.pool FROM mainstay_lanes AS lane WHERE EXISTS (SELECT 1 FROM mainstay_work AS item \
@@ -35,7 +39,7 @@ const BATCHES: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, 
 const FOLD: &str =
     "DELETE FROM mainstay_pool_changes WHERE changed_at < $1 RETURNING pool, pending, started, ended";
 const FORGET_ENDED: &str = "DELETE FROM mainstay_ended WHERE id IN (SELECT id FROM mainstay_ended \
-     WHERE id < $1 AND ended_at < $2 ORDER BY id LIMIT 1000)";
+     WHERE id < $1 AND ended_at < $2 ORDER BY id LIMIT $3)";
 const FORGET_DEDUPE: &str = "DELETE FROM mainstay_dedupe WHERE until_ms < $1";
 const FORGET_CANCELS: &str = "DELETE FROM mainstay_work_cancels WHERE asked_at < $1";
 
@@ -52,10 +56,13 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
             continue;
         }
         if tidied.elapsed() > TIDY_EVERY {
-            tidied = Instant::now();
-            let tidy = async |tx: Tx, ground: Arc<Ground>| tidy(&ground, &tx).await;
-            if let Err(error) = shared.ground.store.transact_with(shared.ground.clone(), tidy).await {
-                tracing::warn!(%error, "tidying up failed");
+            match tidy_up(&shared).await {
+                Ok(true) => {}
+                Ok(false) => tidied = Instant::now(),
+                Err(error) => {
+                    tidied = Instant::now();
+                    tracing::warn!(%error, "tidying up failed");
+                }
             }
         }
         let until = Instant::now() + shared.extend_every();
@@ -83,6 +90,18 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Tidies up, a little at a time and not for long; whether something is left.
+async fn tidy_up(shared: &Shared) -> mainstay_store::Result<bool> {
+    let until = Instant::now() + TIDY_FOR;
+    loop {
+        let tidy = async |tx: Tx, ground: Arc<Ground>| tidy(&ground, &tx).await;
+        let is_more = shared.ground.store.transact_with(shared.ground.clone(), tidy).await?;
+        if !is_more || Instant::now() > until || shared.is_stopping() {
+            return Ok(is_more);
+        }
     }
 }
 
@@ -221,7 +240,8 @@ static ADD_TOTALS: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 
-pub(crate) async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<()> {
+/// Sums up changes and forgets what is old; whether there is more to forget.
+pub(crate) async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<bool> {
     tx.lock("mainstay.work.tidy").await?;
     let now_ms = ground.now_ms(tx).await?;
     let mut sums: BTreeMap<i64, [i64; 3]> = BTreeMap::new();
@@ -238,8 +258,43 @@ pub(crate) async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<()>
     // Ids begin with the time they were made at, so the oldest are in front.
     let oldest =
         uuid::Builder::from_unix_timestamp_millis(before.max(0).cast_unsigned(), &[0; 10]).into_uuid();
-    tx.execute(FORGET_ENDED, params![&oldest.as_bytes()[..], before]).await?;
+    let params = params![&oldest.as_bytes()[..], before, FORGET_AT_ONCE as i64];
+    let forgotten = tx.execute(FORGET_ENDED, params).await?;
     tx.execute(FORGET_DEDUPE, params![now_ms]).await?;
     tx.execute(FORGET_CANCELS, params![now_ms - 24 * 3_600_000]).await?;
-    Ok(())
+    Ok(forgotten == FORGET_AT_ONCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{COMPONENT, Functions, Work};
+    use mainstay_store::Options;
+
+    /// As many go as have come, however many that are.
+    #[tokio::test]
+    async fn what_is_old_is_forgotten_a_little_at_a_time_until_nothing_is_left() {
+        let store = Options::new("sqlite::memory:").component(COMPONENT).open().await.unwrap();
+        let work = Work::open(&store, Functions::new()).await.unwrap();
+        let fill = async |tx: Tx, ground: Arc<Ground>| {
+            let sql =
+                "INSERT INTO mainstay_ended (id, pool, state, ended_at, record) VALUES ($1, 1, 0, $2, '')";
+            let new = ground.ids.uuid();
+            for number in 0..2_500_u128 {
+                let id = Uuid::from_u128(number);
+                tx.execute(sql, params![&id.as_bytes()[..], 0]).await?;
+            }
+            tx.execute(sql, params![&new.as_bytes()[..], ground.now_ms(&tx).await?]).await
+        };
+        store.transact_with(work.ground().clone(), fill).await.unwrap();
+        let mut rounds = Vec::new();
+        for _ in 0..3 {
+            let run = async |tx: Tx, ground: Arc<Ground>| tidy(&ground, &tx).await;
+            rounds.push(store.transact_with(work.ground().clone(), run).await.unwrap());
+        }
+        assert_eq!(rounds, [true, true, false]);
+        let count =
+            async |tx: Tx| tx.query_one("SELECT count(*) FROM mainstay_ended", &[]).await?.get::<i64>(0);
+        assert_eq!(store.read(count).await.unwrap(), 1, "the new one");
+    }
 }

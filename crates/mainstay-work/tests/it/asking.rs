@@ -271,25 +271,3 @@ fn a_timer_is_set_in_a_transaction_and_cancelled() {
         engine.stop(Duration::from_secs(5)).await.unwrap();
     });
 }
-
-#[test]
-fn b_271_the_platforms_pools() {
-    let pools = Pool::platform();
-    let names: Vec<&str> = pools.iter().map(Pool::name).collect();
-    let expected = [
-        "projectionPool",
-        "dcbRetryPool",
-        "eventReplayPool",
-        "eventAppendPool",
-        "publicationPool",
-        "sagaPool",
-        "fanoutPool",
-    ];
-    assert_eq!(names, expected);
-    let replay = serde_json::to_value(&pools[2]).unwrap();
-    // Item 196.
-    assert_eq!(replay["maxParallelism"], 5);
-    assert_eq!(replay["logLevel"], "INFO");
-    assert_eq!(replay["retry"]["maxAttempts"], 5);
-    assert_eq!(replay["retry"]["initialBackoffMs"], 1000);
-}

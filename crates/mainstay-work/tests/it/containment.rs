@@ -496,6 +496,26 @@ fn a_batch_that_cannot_be_read_keeps_nobody_from_working() {
     });
 }
 
+/// Timers, retries and other crons are made ready beside it.
+#[test]
+fn a_cron_that_cannot_be_read_keeps_nothing_from_its_time() {
+    for_each_store(async |place| {
+        let store = open_store(place.options()).await;
+        let work = open_bad_shop(&store, functions(&store)).await;
+        let spoil = async |tx: Tx| {
+            let sql = "INSERT INTO mainstay_crons (name, cron, next_at, is_paused, fired, last_at) \
+                 VALUES ('spoilt', 'what is this', 1, 0, 0, NULL)";
+            tx.execute(sql, &[]).await
+        };
+        store.transact(spoil).await.unwrap();
+        let engine = work.start().await.unwrap();
+        let later = work.enqueue(put(1).run_after(Duration::from_millis(20))).await.unwrap();
+        let ended = work.wait_for(&later.work_id, PATIENCE).await.unwrap();
+        assert_eq!(ended.native, Native::Success);
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
 /// The first urgent item of a pool is in a lane that nobody knew of when the backlog began.
 #[test]
 fn an_urgent_item_is_not_starved_by_a_backlog() {

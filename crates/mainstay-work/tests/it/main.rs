@@ -11,6 +11,7 @@ mod http;
 mod ledger;
 mod nodes;
 mod outages;
+mod platform;
 mod pools;
 mod pull_workers;
 mod running;
