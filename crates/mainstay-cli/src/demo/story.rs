@@ -1,7 +1,7 @@
 //! Tells what the experiments of the demo found out.
 
 use super::facts::{Facts, Refusal, Round};
-use super::log;
+use super::{log, work};
 
 /// The story, with bold headings or plain ones.
 pub(crate) fn tell(facts: &Facts, is_bold: bool) -> String {
@@ -12,7 +12,8 @@ pub(crate) fn tell(facts: &Facts, is_bold: bool) -> String {
         ("A wake-up follows the commit", wakeup(facts)),
         ("A SQLite file has one owner", owner(facts)),
     ];
-    let chapters = (1..).zip(log::tell(&facts.log).into_iter().chain(of_the_store));
+    let chapters = log::tell(&facts.log).into_iter().chain(work::tell(&facts.work)).chain(of_the_store);
+    let chapters = (1..).zip(chapters);
     let chapters = chapters.map(|(number, (title, text))| (format!("{number}. {title}"), text));
     let all = std::iter::once(("Mainstay, what is there so far".to_owned(), opening(facts)))
         .chain(chapters)
@@ -103,10 +104,11 @@ pub(super) fn time(micros: u64) -> String {
 }
 
 const NEXT: &str = "\
-This is the ground and the ledger: one store, one kind of transaction, one log of events.
-Work, guards, workflows and the console are built on them. To go on:
+This is the ground, the ledger and the workshop: one store, one kind of transaction, one log of events, and work.
+Guards, workflows and the console are built on them. To go on:
   README.md                        what Mainstay is, the library, and the server with curl
   docs/concepts/events.md          the log: conditions, conflicts, reading, following
+  docs/concepts/work.md            work: functions, pools, keys, retries, timers, crons
   docs/reference/cli.md            every verb
   docs/errors/README.md            every error code, and what to do about it
 ";
@@ -115,6 +117,7 @@ Work, guards, workflows and the console are built on them. To go on:
 mod tests {
     use super::super::facts::{Culprits, Wakeup};
     use super::super::log::{Done, LastLamp, Payment, RowAndEvent, Seen};
+    use super::super::work::{Attempt, Letter, Parcels};
     use super::*;
     use mainstay::events::Status;
 
@@ -165,6 +168,34 @@ mod tests {
         }
     }
 
+    fn orders() -> work::Facts {
+        let attempt = |number, after_us, failed: Option<&str>| Attempt {
+            number,
+            after_us,
+            failed: failed.map(str::to_owned),
+        };
+        let away = Some("the payment provider is away");
+        work::Facts {
+            payment: work::Payment {
+                attempts: vec![attempt(1, 900, away), attempt(2, 24_000, away), attempt(3, 71_000, None)],
+                result: "success".to_owned(),
+                rows: 1,
+            },
+            parcels: Parcels {
+                sent: [("ada".to_owned(), vec![1, 2]), ("bea".to_owned(), vec![1, 2])].into(),
+                at_once: 2,
+                at_once_of_one: 1,
+            },
+            letter: Letter {
+                function: "print_label".to_owned(),
+                args: "\"Nowhere Lane 1\"".to_owned(),
+                error: "no such street".to_owned(),
+                attempts: 1,
+                tried_again: "success".to_owned(),
+            },
+        }
+    }
+
     fn facts(store: &str, second_opening: Option<Refusal>) -> Facts {
         let round = |commits, elapsed_us| Round {
             transactions: 64,
@@ -176,6 +207,7 @@ mod tests {
             store: store.to_owned(),
             durability: "SQLite 3.54.0, WAL, synchronous=FULL (fsync on every commit)".to_owned(),
             log: lamps(),
+            work: orders(),
             one_by_one: round(64, 102_400),
             together: round(3, 6_150),
             with_culprits: Culprits {
@@ -284,7 +316,7 @@ mod tests {
         assert!(tell(&facts("sqlite::memory:", None), true).contains("another, empty store"));
         assert!(
             tell(&facts("sqlite::memory:", None), true)
-                .contains("\x1b[1m9. A SQLite file has one owner\x1b[0m")
+                .contains("\x1b[1m12. A SQLite file has one owner\x1b[0m")
         );
     }
 }

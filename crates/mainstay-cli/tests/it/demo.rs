@@ -15,7 +15,8 @@ fn tells_its_story_and_leaves_nothing() {
         "APPEND_CONDITION_FAILED",
         "already applied, at position 6",
         "IDEMPOTENCY_CONFLICT",
-        "6. Many callers at once",
+        "6. A call that fails is made again",
+        "9. Many callers at once",
         "62 committed",
         "STORE_FOREIGN_AWAIT",
         "is held by process",
@@ -41,6 +42,23 @@ fn its_figures_are_what_it_claims() {
     assert_eq!(facts["wakeup"]["afterRollback"], false);
     assert!(facts["wakeup"]["afterCommitUs"].is_u64());
     assert_eq!(facts["secondOpening"]["code"], "STORE_OWNED");
+}
+
+#[test]
+fn its_work_is_what_it_claims() {
+    let work = Folder::new().run("demo --json").json()["work"].take();
+    let payment = &work["payment"];
+    let numbers = payment["attempts"].as_array().unwrap().iter().map(|one| one["number"].as_u64().unwrap());
+    assert_eq!(Vec::from_iter(numbers), [1, 2, 3]);
+    assert_eq!((&payment["result"], &payment["rows"]), (&"success".into(), &1.into()));
+    let sent = work["parcels"]["sent"].as_object().unwrap();
+    assert_eq!(sent.len(), 3);
+    assert!(sent.values().all(|parcels| *parcels == serde_json::json!([1, 2, 3, 4])), "{sent:?}");
+    assert_eq!(work["parcels"]["atOnceOfOne"], 1);
+    assert_eq!(
+        (&work["letter"]["error"], &work["letter"]["attempts"], &work["letter"]["triedAgain"]),
+        (&"PERMANENT: no such street".into(), &1.into(), &"success".into())
+    );
 }
 
 #[test]
