@@ -17,7 +17,7 @@ use tokio::try_join;
 use uuid::Uuid;
 
 /// Most items of one claim: beyond this the cost of a commit is spread thin already.
-pub(crate) const MAX_CLAIM: usize = 500;
+pub(crate) const MAX_CLAIM: usize = 1_000;
 
 /// Who wants how much.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use uuid::Uuid;
 pub(super) type Done = (i64, Ending);
 
 /// Most items of one transaction.
-const MAX_SETTLED: usize = 500;
+const MAX_SETTLED: usize = 1_000;
 /// Most items of one transaction that an author's code runs for: it may fail, and then all of them run again.
 const MAX_AUTHORS: usize = 200;
 /// So many failures of authors' code in one transaction are tried around; then everybody has one of its own.
