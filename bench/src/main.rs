@@ -7,7 +7,7 @@ mod work;
 
 const USAGE: &str = "usage: mainstay-bench store [sqlite|postgres|long-read]
        mainstay-bench events [embedded|http|postgres|read|growth ...] [--seconds <n>]
-       mainstay-bench work [postgres|sqlite ...] [--items <n>]";
+       mainstay-bench work [postgres|sqlite|growth|delay|held ...] [--items <n>] [--seconds <n>, of held alone]";
 
 /// As in the `mainstay` binary.
 #[global_allocator]

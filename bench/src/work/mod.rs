@@ -6,12 +6,18 @@
 //! | `postgres` | the contest on PostgreSQL, with a bare loop by hand on tokio-postgres |
 //! | `sqlite` | the contest on SQLite, with a bare loop by hand on rusqlite |
 //! | `mainstay` | ours, on both |
+//! | `growth` | what a claim costs when much waits, and when keys do |
+//! | `delay` | how long an item waits that a pool has time for |
+//! | `held` | what becomes of the pace while somebody holds a snapshot |
 //! | `peers` | queues in processes of their own, driven over JSON lines; their sides are in `bench/peers` |
 //!
 //! A contender implements [`Contender`] and has an [`Entry`], which opens it on a database of its own. It takes part once
 //! its entry stands in `postgres::contenders` or `sqlite::contenders`. Each is compared with all that stand before it, so
 //! Mainstay's come last.
 
+mod delay;
+mod growth;
+mod held;
 mod load;
 mod mainstay;
 mod peers;
@@ -52,20 +58,39 @@ pub type Entry = crate::rounds::Entry<dyn Contender>;
 
 /// Runs the contests that the arguments name; all of them without any.
 pub async fn run(arguments: &[&str]) -> Result<()> {
+    if let ["held", "--seconds", seconds] = arguments {
+        return held::run(seconds.parse()?).await;
+    }
     let (contests, items) = match arguments {
         [contests @ .., "--items", items] => (contests, items.parse()?),
         contests => (contests, ITEMS),
     };
     ensure!(items > 0 && items % BATCH == 0, "--items takes a multiple of {BATCH}");
-    let contests = if contests.is_empty() { &["postgres", "sqlite"] } else { contests };
+    let contests = if contests.is_empty() { &["postgres", "sqlite", "growth", "delay"] } else { contests };
     for contest in contests {
         match *contest {
             "postgres" => postgres::run(items).await?,
             "sqlite" => sqlite::run(items).await?,
+            "growth" => growth::run().await?,
+            "delay" => delay::run().await?,
+            "held" => held::run(held::SECONDS).await?,
             _ => bail!(crate::USAGE),
         }
     }
     Ok(())
+}
+
+/// Our pools on both kinds of store, each in a place of its own.
+async fn on_each(measure: impl AsyncFn(&str, &str) -> Result<()>) -> Result<()> {
+    let folder = tempfile::tempdir_in(".")?;
+    let url = format!("sqlite:{}", folder.path().join("work.db").display());
+    measure("SQLite", &url).await?;
+    crate::rounds::on_postgres(async |server, _| {
+        let server = server.clone();
+        let database = tokio::task::spawn_blocking(move || server.database()).await??;
+        measure("PostgreSQL", database.url()).await
+    })
+    .await
 }
 
 /// What a handler does with an item: nothing, but the item must have come this far.
