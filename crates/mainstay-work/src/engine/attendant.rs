@@ -6,6 +6,7 @@ use super::{Desk, Shared};
 use crate::claim::{Claimed, Group, MAX_CLAIM, Taken, Wish, claim, claimed_after, read};
 use crate::directory::{Directory, lanes_topic, pool_topic};
 use crate::error::{Error, Result};
+use crate::fronts::{self, look_behind, look_between};
 use crate::functions::{ActionBody, Body, Call, Cancel};
 use crate::item::UNREADABLE;
 use crate::next::Outcome;
@@ -24,10 +25,8 @@ use tokio::sync::{Notify, watch};
 /// How long to wait for a wake-up before looking by oneself. The keeper looks far more often, for all pools at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
 
-/// How often everything is looked at from the very front, where what was taken may still lie in the way.
-const SWEEP_EVERY: Duration = Duration::from_secs(2);
-/// How many times longer than it takes is waited for the next look.
-const SWEEP_SHARE: u32 = 20;
+/// How often from the very front while there is always something to do; while there is not, the keeper does.
+const SWEEP_ALL_EVERY: Duration = Duration::from_secs(300);
 
 /// Serves one pool until the engine stops and everything has ended.
 pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: Arc<Notify>) {
@@ -45,8 +44,8 @@ pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: 
         work: store.listen(pool_topic(pool)),
         new_lanes: store.listen(lanes_topic()),
         look: shared.look.subscribe(),
-        lanes: Arc::default(),
-        sweep_at: Instant::now(),
+        lanes: Vec::new(),
+        sweep_all_at: Instant::now() + SWEEP_ALL_EVERY,
         at_once: MAX_CLAIM,
         nudge,
         last_batch: 0,
@@ -67,9 +66,10 @@ struct Attendant {
     work: Listener,
     new_lanes: Listener,
     look: watch::Receiver<u64>,
-    lanes: Arc<Vec<Group>>,
-    /// When everything is to be looked at again, from the very front.
-    sweep_at: Instant,
+    /// In groups of the same priority, the most urgent first.
+    lanes: Vec<Vec<i64>>,
+    /// When is to be looked from the very front.
+    sweep_all_at: Instant,
     at_once: usize,
     nudge: Arc<Notify>,
     /// The number of the batch that was taken last.
@@ -99,7 +99,7 @@ impl Attendant {
             are_lanes_known &= !self.new_lanes.is_woken();
             if !are_lanes_known {
                 match self.read_lanes().await {
-                    Ok(lanes) => (self.lanes, are_lanes_known) = (Arc::new(Group::all(lanes)), true),
+                    Ok(lanes) => (self.lanes, are_lanes_known) = (lanes, true),
                     Err(error) => {
                         self.shared.recover(lease, &error, "reading the lanes").await;
                         continue;
@@ -137,33 +137,52 @@ impl Attendant {
         if most == 0 {
             return Ok(Rest::UntilFreed);
         }
-        // Places are given out before they are committed, so somebody may come late to a place that was passed by.
-        let began = Instant::now();
-        let is_sweep = !self.shared.ground.store.is_shared() || began >= self.sweep_at;
-        if is_sweep {
-            Arc::make_mut(&mut self.lanes).iter_mut().for_each(|group| group.after = 0);
-        }
-        let wish = Wish { pool: self.desk.pool, lease, lanes: self.lanes.clone(), running, most };
+        self.look_behind().await?;
+        let lanes = Arc::new(Group::all(&self.shared.ground, &self.lanes));
+        let wish = Wish { pool: self.desk.pool, lease, lanes, running, most };
         let take = async |tx: Tx, (ground, wish): (Arc<Ground>, Wish)| claim(&ground, &tx, &wish).await;
         let claimed =
             self.shared.ground.store.transact_with((self.shared.ground.clone(), wish), take).await?;
         if let Some(settings) = &claimed.settings {
             self.at_once = settings.max_parallelism as usize;
         }
-        for (group, reached) in Arc::make_mut(&mut self.lanes).iter_mut().zip(&claimed.reached) {
-            group.after = *reached;
-        }
-        if is_sweep {
-            self.sweep_at = Instant::now() + SWEEP_EVERY.max(began.elapsed() * SWEEP_SHARE);
-        }
         let rest = match claimed.wait_ms {
             Some(wait_ms) if !claimed.is_more => Rest::For(Duration::from_millis(wait_ms as u64)),
             _ if claimed.is_more => Rest::No,
-            _ if is_sweep => Rest::UntilWork,
+            _ if self.is_settled() => Rest::UntilWork,
             _ => Rest::UntilSweep,
         };
         self.hand_out(claimed);
         Ok(rest)
+    }
+
+    /// Whether nobody can come late any more.
+    fn is_settled(&self) -> bool {
+        let now = Instant::now();
+        let unsettled =
+            self.lanes.iter().flatten().map(|lane| self.shared.ground.fronts.unsettled(*lane, now));
+        unsettled.into_iter().all(|(low, high)| low == high)
+    }
+
+    /// Looks for those who came late to a place that was passed by.
+    async fn look_behind(&mut self) -> Result<()> {
+        let now = Instant::now();
+        let (ground, lanes): (_, Vec<i64>) = (&self.shared.ground, self.lanes.concat());
+        if !ground.fronts.is_look_due(&lanes, now) {
+            return Ok(());
+        }
+        if now >= self.sweep_all_at {
+            self.sweep_all_at = now + SWEEP_ALL_EVERY;
+            // It may take long, and must keep nobody from working.
+            let (shared, desk, lanes) = (self.shared.clone(), self.desk.clone(), lanes.clone());
+            tokio::spawn(async move {
+                look_from_front(&shared, lanes).await;
+                desk.freed.notify_one();
+            });
+        }
+        let look =
+            async |tx: Tx, (ground, lanes): (Arc<Ground>, Vec<i64>)| look_behind(&ground, &tx, &lanes).await;
+        Ok(ground.store.read_with((ground.clone(), lanes), look).await?)
     }
 
     /// A claim may have been committed without anybody having heard of it.
@@ -241,13 +260,14 @@ impl Attendant {
             Rest::For(wait) => self.shared.pause(wait).await,
             Rest::UntilWork | Rest::UntilSweep => {
                 let until = match rest {
-                    Rest::UntilSweep => self.sweep_at.saturating_duration_since(Instant::now()),
+                    Rest::UntilSweep => fronts::LOOK_EVERY,
                     _ => LOOK_AGAIN,
                 };
                 tokio::select! {
                     _ = self.work.woken(until) => {}
                     is_new = self.new_lanes.woken(until) => *are_lanes_known &= !is_new,
-                    () = self.nudge.notified() => {}
+                    // The keeper has seen something, wherever that is.
+                    () = self.nudge.notified() => look_from_front(&self.shared, self.lanes.concat()).await,
                     // What ended since the claim has left room for others, and a last look gives back what they may use.
                     () = freed => {}
                     () = self.shared.stopped() => {}
@@ -255,6 +275,20 @@ impl Attendant {
                 }
             }
         }
+    }
+}
+
+/// Looks for what was left behind anywhere.
+async fn look_from_front(shared: &Shared, lanes: Vec<i64>) {
+    let look = async |tx: Tx, (ground, lanes): (Arc<Ground>, Vec<i64>)| {
+        for lane in lanes {
+            let reached = ground.reached(&[lane]);
+            look_between(&ground, &tx, lane, (0, reached)).await?;
+        }
+        Ok(())
+    };
+    if let Err(error) = shared.ground.store.read_with((shared.ground.clone(), lanes), look).await {
+        tracing::warn!(%error, "looking for what came very late failed");
     }
 }
 
