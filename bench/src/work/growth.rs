@@ -7,8 +7,8 @@ use mainstay_work::{COMPONENT, FunctionKind, Functions, NewWork, Pool, Pull, Wor
 use std::time::{Duration, Instant};
 
 /// Items of one claim, and claims of one shape: together what the smallest has.
-const OF_A_CLAIM: usize = 50;
-const CLAIMS: usize = 20;
+const OF_A_CLAIM: usize = 10;
+const CLAIMS: usize = 100;
 const OF_A_BATCH: usize = 1_000;
 
 /// What waits: how many items, and the key of each.
@@ -35,6 +35,10 @@ async fn measure(kind: &str, url: &str) -> Result<()> {
     let store = Options::new(url).component(COMPONENT).open().await?;
     let work = Work::open(&store, Functions::new()).await?;
     work.declare("noop", FunctionKind::Action).await?;
+    // Lines, plans and files are warm when it begins.
+    work.pool(Pool::new("warm").max_parallelism(10_000)).await?;
+    fill(&work, "warm", CLAIMS * OF_A_CLAIM, |_| None).await?;
+    claims(&work, "warm").await?;
     let mut first = None;
     for (number, (name, items, key)) in SHAPES.into_iter().enumerate() {
         let pool = format!("shape-{number}");

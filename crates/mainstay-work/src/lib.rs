@@ -8,6 +8,7 @@
 //! - Whoever lost its lease can change nothing.
 //! - What ends failed is kept, with all that is needed to try it again.
 
+mod blame;
 mod claim;
 mod crons;
 mod directory;
