@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::Uri;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
-use mainstay_core::circuit::Circuit;
+use mainstay_core::circuit::{Circuit, Ended, Permit, Rejected};
 use mainstay_core::failure::{Class, Failure};
 use mainstay_core::trace::TraceContext;
 use serde::Serialize;
@@ -172,9 +172,14 @@ impl HttpFunction {
     /// Calls the function, and returns its value or why there is none.
     pub async fn call(&self, request: &Request<'_>) -> Result<Box<RawValue>, Failure> {
         let message = self.message(request)?;
-        let admitted = Admitted::by(self.config.circuit.as_deref())?;
+        let admitted = match self.config.circuit.as_deref() {
+            Some(circuit) => Some(Admitted::by(circuit).await?),
+            None => None,
+        };
         let ended = self.exchange(message, request.now_ms).await.map_err(|failure| self.named(&failure));
-        admitted.record(ended.as_ref().map(|_| ()));
+        if let Some(admitted) = admitted {
+            admitted.record((&ended).into());
+        }
         ended
     }
 
@@ -233,25 +238,28 @@ impl fmt::Debug for HttpFunction {
 
 /// A call that a circuit let through. It tells the circuit how it ended, also when it is given up: a probe that is
 /// never answered for would keep the circuit waiting.
-struct Admitted<'a>(Option<&'a dyn Circuit>);
+pub(crate) struct Admitted<'a> {
+    circuit: &'a dyn Circuit,
+    permit: Option<Permit>,
+}
 
 impl<'a> Admitted<'a> {
-    fn by(circuit: Option<&'a dyn Circuit>) -> Result<Self, Failure> {
-        circuit.map_or(Ok(()), Circuit::admit)?;
-        Ok(Self(circuit))
+    pub(crate) async fn by(circuit: &'a dyn Circuit) -> Result<Self, Rejected> {
+        let permit = circuit.admit().await?;
+        Ok(Self { circuit, permit: Some(permit) })
     }
 
-    fn record(mut self, ended: Result<(), &Failure>) {
-        if let Some(circuit) = self.0.take() {
-            circuit.record(ended);
+    pub(crate) fn record(mut self, ended: Ended<'_>) {
+        if let Some(permit) = self.permit.take() {
+            self.circuit.record(permit, ended);
         }
     }
 }
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        if let Some(circuit) = self.0.take() {
-            circuit.record(Err(&Failure::retryable("the call was given up before it ended")));
+        if let Some(permit) = self.permit.take() {
+            self.circuit.record(permit, Ended::GivenUp);
         }
     }
 }
