@@ -1,0 +1,103 @@
+//! What can go wrong with guards, and the register of their codes.
+
+use mainstay_core::codes::ErrorCode;
+use std::sync::Arc;
+
+/// The result of an operation on a guard.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure of a guard itself. A call that a guard does not let through is an answer and no failure.
+/// [`code`](Error::code) is stable; the text is for people.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(Arc<mainstay_store::Error>),
+    /// Something that was given cannot be taken.
+    #[error("{field}: {reason}")]
+    Invalid {
+        /// Where it is: `key`.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Something that was given cannot be taken.
+    pub(crate) fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Invalid { field: field.into(), reason: reason.into() }
+    }
+
+    /// The entry of this kind of failure in the register of codes.
+    pub fn entry(&self) -> &'static ErrorCode {
+        match self {
+            Self::Store(error) => error.entry(),
+            Self::Invalid { .. } => &GUARD_INVALID,
+        }
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        self.entry().code
+    }
+
+    /// Whether the same call may succeed later without anything being changed.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_retryable(),
+            other => other.entry().retryable,
+        }
+    }
+}
+
+impl From<mainstay_store::Error> for Error {
+    /// An error of a guard that went through a transaction comes out as it was.
+    fn from(error: mainstay_store::Error) -> Self {
+        match error {
+            mainstay_store::Error::Application(reason) => match reason.downcast::<Self>() {
+                Ok(own) => *own,
+                Err(other) => Self::Store(Arc::new(mainstay_store::Error::Application(other))),
+            },
+            other => Self::Store(Arc::new(other)),
+        }
+    }
+}
+
+impl From<Error> for mainstay_store::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Store(inner) => {
+                Arc::try_unwrap(inner).unwrap_or_else(|shared| Self::application(Error::Store(shared)))
+            }
+            other => Self::application(other),
+        }
+    }
+}
+
+mainstay_core::codes! {
+    /// Every code that guards can answer with.
+    pub static CODES:
+    GUARD_INVALID "GUARD_INVALID" 400 false
+        "A field of a limit, a circuit or a retry policy cannot be taken."
+        "Correct the field that the error names.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_comes_out_of_a_transaction_as_it_went_in() {
+        let error = Error::from(mainstay_store::Error::from(Error::invalid("key", "is empty")));
+        assert_eq!((error.code(), error.is_retryable()), ("GUARD_INVALID", false));
+        assert_eq!(error.to_string(), "key: is empty");
+    }
+
+    #[test]
+    fn every_code_says_what_to_do() {
+        for code in CODES {
+            assert!(code.meaning.ends_with('.') && code.remedy.ends_with('.'), "{}", code.code);
+        }
+    }
+}

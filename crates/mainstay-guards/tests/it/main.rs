@@ -1,0 +1,4 @@
+//! The behaviour of the guards.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod limits;
