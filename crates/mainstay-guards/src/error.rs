@@ -21,6 +21,9 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The store has as many circuits as it may have.
+    #[error("there are {} circuits already", crate::circuits::MAX_CIRCUITS)]
+    TooManyCircuits,
 }
 
 impl Error {
@@ -34,6 +37,7 @@ impl Error {
         match self {
             Self::Store(error) => error.entry(),
             Self::Invalid { .. } => &GUARD_INVALID,
+            Self::TooManyCircuits => &CIRCUITS_TOO_MANY,
         }
     }
 
@@ -81,6 +85,12 @@ mainstay_core::codes! {
     GUARD_INVALID "GUARD_INVALID" 400 false
         "A field of a limit, a circuit or a retry policy cannot be taken."
         "Correct the field that the error names.";
+    CIRCUITS_TOO_MANY "CIRCUITS_TOO_MANY" 409 false
+        "The store has 10,000 circuits already, and this would be another one."
+        "Name circuits after services, not after requests, customers or addresses.";
+    CIRCUIT_OPEN "CIRCUIT_OPEN" 503 true
+        "The circuit of the service that is to be called is open, so the call was not made."
+        "Wait for as long as Retry-After says. Look at the circuit: what failed is in the log of the time it opened.";
 }
 
 #[cfg(test)]

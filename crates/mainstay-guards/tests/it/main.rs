@@ -1,4 +1,5 @@
 //! The behaviour of the guards.
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod circuits;
 mod limits;
