@@ -91,6 +91,9 @@ mainstay_core::codes! {
     CIRCUIT_OPEN "CIRCUIT_OPEN" 503 true
         "The circuit of the service that is to be called is open, so the call was not made."
         "Wait for as long as Retry-After says. Look at the circuit: what failed is in the log of the time it opened.";
+    RETRIES_TIMED_OUT "RETRIES_TIMED_OUT" 504 true
+        "A call was tried again until the time for all tries was over."
+        "Look at what the tries failed with, which is in the log. Give them more time, or fewer tries.";
 }
 
 #[cfg(test)]

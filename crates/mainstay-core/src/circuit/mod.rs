@@ -107,6 +107,36 @@ impl Future for Admission<'_> {
     }
 }
 
+/// A call that was let through. It tells its circuit how it ended, also when it is dropped before: a probe that is never
+/// answered for would keep the circuit waiting.
+pub struct Admitted<'a> {
+    circuit: &'a dyn Circuit,
+    permit: Option<Permit>,
+}
+
+impl<'a> Admitted<'a> {
+    /// Asks.
+    pub async fn by(circuit: &'a dyn Circuit) -> Result<Self, Rejected> {
+        let permit = circuit.admit().await?;
+        Ok(Self { circuit, permit: Some(permit) })
+    }
+
+    /// The call ended.
+    pub fn record(mut self, ended: Ended<'_>) {
+        if let Some(permit) = self.permit.take() {
+            self.circuit.record(permit, ended);
+        }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            self.circuit.record(permit, Ended::GivenUp);
+        }
+    }
+}
+
 /// A call that was not let through.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("CIRCUIT_OPEN:{name}")]

@@ -5,7 +5,7 @@ use super::local::{Core, word};
 use super::{CLAIM_LIMIT, Status};
 use crate::Error;
 use mainstay_core::circuit::window::Outcome;
-use mainstay_core::circuit::{self, Admission, Answer, Ended, Event, Gate, Hook, Permit, Rejected};
+use mainstay_core::circuit::{self, Admission, Admitted, Answer, Ended, Event, Gate, Hook, Permit, Rejected};
 use mainstay_core::failure::Failure;
 use mainstay_core::trace::TraceContext;
 use mainstay_store::Tx;
@@ -41,13 +41,11 @@ impl Circuit {
     where
         Fut: Future<Output = Result<T, Failure>>,
     {
-        let mut admitted = Admitted { circuit: self, permit: Some(self.admit().await?) };
+        let admitted = Admitted::by(self).await?;
         let random = &**self.shared.store.random();
         let trace = trace.map_or_else(|| TraceContext::root(random), |trace| trace.child(random));
         let ended = operation(trace).await;
-        if let Some(permit) = admitted.permit.take() {
-            self.record(permit, (&ended).into());
-        }
+        admitted.record((&ended).into());
         ended
     }
 
@@ -165,20 +163,6 @@ impl circuit::Circuit for Circuit {
 impl fmt::Debug for Circuit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Circuit").field("name", &self.core.name).field("gate", &self.gate()).finish()
-    }
-}
-
-/// A call that was let through and may be dropped before it ends.
-struct Admitted<'a> {
-    circuit: &'a Circuit,
-    permit: Option<Permit>,
-}
-
-impl Drop for Admitted<'_> {
-    fn drop(&mut self) {
-        if let Some(permit) = self.permit.take() {
-            self.circuit.record(permit, Ended::GivenUp);
-        }
     }
 }
 

@@ -47,6 +47,17 @@ pub enum Timer {
     },
 }
 
+/// How a durable run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunEnded {
+    /// It returned.
+    Success,
+    /// It failed as often as it was tried.
+    Failed,
+    /// Nobody wanted it any more.
+    Canceled,
+}
+
 /// Longest time that a circuit is forced for: a year.
 const MOST_FORCED_MS: u64 = 366 * 24 * 3_600_000;
 
@@ -65,6 +76,8 @@ pub(super) struct Shared {
     began: Instant,
     /// Held by whoever writes reports.
     pub(super) writing: tokio::sync::Mutex<keeper::Unheard>,
+    /// Held by whoever looks at the database and the clock: two at once would each act upon the other's time.
+    pub(super) looking: tokio::sync::Mutex<()>,
 }
 
 /// The topic under which nodes are told that a circuit changed.
@@ -86,6 +99,7 @@ impl Circuits {
             time: Mutex::new((Instant::now(), store.clock().now_ms())),
             began: Instant::now(),
             writing: tokio::sync::Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
         });
         shared.refresh().await?;
         tokio::spawn(keeper::keep(Arc::downgrade(&shared), shared.signal.clone(), listener));
@@ -210,18 +224,26 @@ impl Circuits {
         tx: &Tx,
         name: &str,
         run_id: &str,
-        is_success: bool,
+        ended: RunEnded,
     ) -> mainstay_store::Result<()> {
         let probe = Record::name_of_probe(tx, run_id).await?;
         let run_id = run_id.to_owned();
-        let (name, event) = match (&probe, is_success) {
-            (Some(name), true) => (name.as_str(), Event::ProbeSuccess { run_id }),
-            (Some(name), false) => (name.as_str(), Event::ProbeFailure { run_id }),
-            (None, true) => (name, Event::Success),
-            (None, false) => (name, Event::Failure),
+        let (name, event) = match (&probe, ended) {
+            (Some(name), RunEnded::Success) => (name.as_str(), Event::ProbeSuccess { run_id }),
+            (Some(name), RunEnded::Failed) => (name.as_str(), Event::ProbeFailure { run_id }),
+            (Some(name), RunEnded::Canceled) => (name.as_str(), Event::ProbeGivenUp { run_id }),
+            (None, RunEnded::Success) => (name, Event::Success),
+            (None, RunEnded::Failed) => (name, Event::Failure),
+            (None, RunEnded::Canceled) => return Ok(()),
         };
         check_name(name)?;
         self.shared.change_in(tx, &self.shared.core(name), vec![event], 0).await.map(drop)
+    }
+
+    /// How the circuit of this name is set, as far as is known here.
+    pub fn settings(&self, name: &str) -> Result<Settings> {
+        check_name(name)?;
+        Ok(self.shared.core(name).settings())
     }
 
     /// Waits until the database has been told all that was heard here before.
@@ -233,6 +255,7 @@ impl Circuits {
     #[doc(hidden)]
     pub async fn look_around(&self) -> Result<()> {
         self.flush().await?;
+        let _looking = self.shared.looking.lock().await;
         self.shared.refresh().await?;
         self.shared.fire_due().await;
         Ok(())

@@ -34,6 +34,7 @@ pub(super) async fn keep(shared: Weak<Shared>, signal: Arc<Notify>, mut listener
         let wait = {
             let Some(shared) = shared.upgrade() else { return };
             let mut done = shared.write_reports().await;
+            let _looking = shared.looking.lock().await;
             if done.is_ok() && Instant::now() >= look_at {
                 done = shared.refresh().await;
                 let every = if shared.store.is_shared() { STALE } else { LOOK_ALONE };

@@ -4,6 +4,7 @@
 //! - `circuits`: all circuits of a store; what operators do
 //! - `keeper`: tells the database what was heard here, and hears from it what others told
 //! - `record`: the table
+//! - `layer`: a tower service behind a circuit
 //!
 //! # What holds
 //! - A circuit is one for all nodes, and survives them. Its changes are transactions, judged by the database's clock.
@@ -22,15 +23,18 @@ mod circuit;
 mod circuits;
 mod figures;
 mod keeper;
+mod layer;
 mod local;
 mod record;
 mod schema;
 
 pub use circuit::Circuit;
-pub use circuits::{Circuits, Force, Timer};
+pub use circuits::{Circuits, Force, RunEnded, Timer};
 pub use figures::Figures;
+pub use layer::{CircuitLayer, Guarded};
 pub use mainstay_core::circuit::{
-    Admission, Ended, Forced, Gate, Permit, Rate, Rejected, Settings, SettingsError, Slow, Span, State, Trip,
+    Admission, Answer, Ended, Forced, Gate, Permit, Rate, Rejected, Settings, SettingsError, Slow, Span,
+    State, Trip,
 };
 pub use record::Status;
 pub use schema::COMPONENT;
@@ -47,3 +51,8 @@ pub const MAX_CIRCUITS: usize = 10_000;
 pub const MAX_NAME_BYTES: usize = 128;
 /// Longest name of who forces a circuit, and longest reason.
 pub const MAX_REASON_BYTES: usize = 1_024;
+
+/// The entry in the register of codes for calls that a circuit refused.
+pub fn open_code() -> &'static mainstay_core::codes::ErrorCode {
+    &crate::error::CIRCUIT_OPEN
+}

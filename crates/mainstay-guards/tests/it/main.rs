@@ -3,3 +3,4 @@
 
 mod circuits;
 mod limits;
+mod retry;

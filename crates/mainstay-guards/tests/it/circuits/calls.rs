@@ -6,7 +6,7 @@ use mainstay_core::failure::{Class, Failure};
 use mainstay_core::trace::TraceContext;
 use mainstay_guards::Error;
 use mainstay_guards::circuits::{
-    COMPONENT, Circuits, Ended, MAX_CIRCUITS, Rate, Settings, Slow, Span, State,
+    COMPONENT, Circuits, Ended, MAX_CIRCUITS, Rate, RunEnded, Settings, Slow, Span, State,
 };
 use mainstay_store::{Options, params};
 use mainstay_testkit::stores::for_each_store;
@@ -222,7 +222,7 @@ fn what_is_told_in_a_transaction_is_undone_with_it() {
             .transact(move |tx| {
                 let circuits = circuits.clone();
                 async move {
-                    circuits.record_in(&tx, "mail", "run-1", false).await?;
+                    circuits.record_in(&tx, "mail", "run-1", RunEnded::Failed).await?;
                     Err::<(), _>(mainstay_store::Error::application("never mind"))
                 }
             })

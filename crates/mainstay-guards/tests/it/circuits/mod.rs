@@ -3,6 +3,7 @@
 mod away;
 mod calls;
 mod house;
+mod layer;
 mod nodes;
 mod operators;
 mod states;
