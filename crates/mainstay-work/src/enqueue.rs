@@ -155,9 +155,17 @@ impl Noted {
         receipt
     }
 
+    /// Notes an item whose id is known already.
+    pub(crate) fn add_as(&self, new: NewWork, id: Uuid) {
+        self.add_entry(Entry { new, id, depth: self.depth.load(Ordering::Relaxed), completes: None });
+    }
+
     /// Notes the telling of an item's end.
     pub(crate) fn add_telling(&self, new: NewWork, depth: u32, completes: String) {
-        let entry = Entry { new, id: self.ground.ids.uuid(), depth, completes: Some(completes) };
+        self.add_entry(Entry { new, id: self.ground.ids.uuid(), depth, completes: Some(completes) });
+    }
+
+    fn add_entry(&self, entry: Entry) {
         self.items.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
         let receipt = (1, Receipt::default());
         self.receipts.lock().unwrap_or_else(PoisonError::into_inner).push(receipt);

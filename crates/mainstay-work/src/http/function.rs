@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::Uri;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
-use mainstay_core::circuit::{Circuit, Ended, Permit, Rejected};
+use mainstay_core::circuit::{Admitted, Circuit};
 use mainstay_core::failure::{Class, Failure};
 use mainstay_core::trace::TraceContext;
 use serde::Serialize;
@@ -164,6 +164,13 @@ impl HttpFunction {
         Ok(Self { config: Arc::new(config), uri, client })
     }
 
+    /// The function without its circuit, for whoever asks that before.
+    pub(crate) fn without_circuit(self) -> (Self, Option<Arc<dyn Circuit>>) {
+        let Some(circuit) = self.config.circuit.clone() else { return (self, None) };
+        let config = HttpConfig { circuit: None, ..(*self.config).clone() };
+        (Self { config: Arc::new(config), ..self }, Some(circuit))
+    }
+
     /// The time for all of a call.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.config.timeout_ms)
@@ -233,33 +240,5 @@ impl HttpFunction {
 impl fmt::Debug for HttpFunction {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.config.fmt(out)
-    }
-}
-
-/// A call that a circuit let through. It tells the circuit how it ended, also when it is given up: a probe that is
-/// never answered for would keep the circuit waiting.
-pub(crate) struct Admitted<'a> {
-    circuit: &'a dyn Circuit,
-    permit: Option<Permit>,
-}
-
-impl<'a> Admitted<'a> {
-    pub(crate) async fn by(circuit: &'a dyn Circuit) -> Result<Self, Rejected> {
-        let permit = circuit.admit().await?;
-        Ok(Self { circuit, permit: Some(permit) })
-    }
-
-    pub(crate) fn record(mut self, ended: Ended<'_>) {
-        if let Some(permit) = self.permit.take() {
-            self.circuit.record(permit, ended);
-        }
-    }
-}
-
-impl Drop for Admitted<'_> {
-    fn drop(&mut self) {
-        if let Some(permit) = self.permit.take() {
-            self.circuit.record(permit, Ended::GivenUp);
-        }
     }
 }
