@@ -21,6 +21,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A limit that makes no sense.
+    #[error(transparent)]
+    BadLimit(mainstay_core::limits::LimitError),
+    /// Nothing was asked of a limit.
+    #[error("Rate limit cost must be a positive integer")]
+    BadCost,
 }
 
 impl Error {
@@ -34,6 +40,8 @@ impl Error {
         match self {
             Self::Store(error) => error.entry(),
             Self::Invalid { .. } => &GUARD_INVALID,
+            Self::BadLimit(_) => &LIMIT_INVALID,
+            Self::BadCost => &LIMIT_COST_INVALID,
         }
     }
 
@@ -81,6 +89,12 @@ mainstay_core::codes! {
     GUARD_INVALID "GUARD_INVALID" 400 false
         "A field of a limit, a circuit or a retry policy cannot be taken."
         "Correct the field that the error names.";
+    LIMIT_INVALID "LIMIT_INVALID" 400 false
+        "The capacity, rate or period of a rate limit is outside of its range."
+        "Correct what the error names; the ranges are in docs/concepts/limits.md.";
+    LIMIT_COST_INVALID "LIMIT_COST_INVALID" 400 false
+        "A limit was asked for nothing, for less than nothing, or for a fraction. Nothing was taken."
+        "Ask for a whole number of tokens, 1 or more; what should not be limited is not asked about.";
 }
 
 #[cfg(test)]

@@ -1,1 +1,4 @@
-//! Rate limits.
+//! Rate limits: one contract for every adapter, and what each promises beyond it.
+
+mod contract;
+mod memory;
