@@ -27,6 +27,9 @@ pub enum Error {
     /// Nothing was asked of a limit.
     #[error("Rate limit cost must be a positive integer")]
     BadCost,
+    /// No limit of this name was defined.
+    #[error("there is no limit {0:?}")]
+    UnknownLimit(String),
 }
 
 impl Error {
@@ -42,6 +45,7 @@ impl Error {
             Self::Invalid { .. } => &GUARD_INVALID,
             Self::BadLimit(_) => &LIMIT_INVALID,
             Self::BadCost => &LIMIT_COST_INVALID,
+            Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
         }
     }
 
@@ -95,6 +99,9 @@ mainstay_core::codes! {
     LIMIT_COST_INVALID "LIMIT_COST_INVALID" 400 false
         "A limit was asked for nothing, for less than nothing, or for a fraction. Nothing was taken."
         "Ask for a whole number of tokens, 1 or more; what should not be limited is not asked about.";
+    UNKNOWN_LIMIT "UNKNOWN_LIMIT" 404 false
+        "No rate limit of this name was defined."
+        "Define it in mainstay.toml under [limits], or with Limits::define; names are exact.";
 }
 
 #[cfg(test)]
