@@ -24,6 +24,15 @@ pub enum Error {
     /// The store has as many circuits as it may have.
     #[error("there are {} circuits already", crate::circuits::MAX_CIRCUITS)]
     TooManyCircuits,
+    /// A limit that makes no sense.
+    #[error(transparent)]
+    BadLimit(mainstay_core::limits::LimitError),
+    /// Nothing was asked of a limit.
+    #[error("Rate limit cost must be a positive integer")]
+    BadCost,
+    /// No limit of this name was defined.
+    #[error("there is no limit {0:?}")]
+    UnknownLimit(String),
 }
 
 impl Error {
@@ -38,6 +47,9 @@ impl Error {
             Self::Store(error) => error.entry(),
             Self::Invalid { .. } => &GUARD_INVALID,
             Self::TooManyCircuits => &CIRCUITS_TOO_MANY,
+            Self::BadLimit(_) => &LIMIT_INVALID,
+            Self::BadCost => &LIMIT_COST_INVALID,
+            Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
         }
     }
 
@@ -94,6 +106,15 @@ mainstay_core::codes! {
     RETRIES_TIMED_OUT "RETRIES_TIMED_OUT" 504 true
         "A call was tried again until the time for all tries was over."
         "Look at what the tries failed with, which is in the log. Give them more time, or fewer tries.";
+    LIMIT_INVALID "LIMIT_INVALID" 400 false
+        "The capacity, rate or period of a rate limit is outside of its range."
+        "Correct what the error names; the ranges are in docs/concepts/limits.md.";
+    LIMIT_COST_INVALID "LIMIT_COST_INVALID" 400 false
+        "A limit was asked for nothing, for less than nothing, or for a fraction. Nothing was taken."
+        "Ask for a whole number of tokens, 1 or more; what should not be limited is not asked about.";
+    UNKNOWN_LIMIT "UNKNOWN_LIMIT" 404 false
+        "No rate limit of this name was defined."
+        "Define it in mainstay.toml under [limits], or with Limits::define; names are exact.";
 }
 
 #[cfg(test)]

@@ -98,6 +98,11 @@ pub enum LimitError {
     /// A period that is none.
     #[error("a period must be 1 ms to 366 days")]
     BadPeriod,
+    /// A shard would have less than one token.
+    #[error(
+        "shards must be 1 or more, and few enough that each has a token of the capacity and of a window's rate"
+    )]
+    TooManyShards,
 }
 
 impl Limit {
@@ -154,6 +159,24 @@ impl Limit {
     /// the epoch, so that hours begin with the hours of UTC.
     pub fn starting_at(self, start_ms: i64) -> Self {
         Self { start_ms: start_ms.rem_euclid(self.rate.per_ms as i64), ..self }
+    }
+
+    /// The part of shard `index` when the budget is split evenly over so many.
+    pub fn share(&self, shards: u64, index: u64) -> Result<Self, LimitError> {
+        let part = |whole: u64| whole / shards + u64::from(index < whole % shards);
+        if shards == 0 || self.capacity < shards {
+            return Err(LimitError::TooManyShards);
+        }
+        let rate = match self.kind {
+            Kind::TokenBucket => Rate::new(self.rate.tokens, self.rate.per_ms.saturating_mul(shards)),
+            Kind::FixedWindow if self.rate.tokens < shards => return Err(LimitError::TooManyShards),
+            Kind::FixedWindow | Kind::SlidingWindow => Rate { tokens: part(self.rate.tokens), ..self.rate },
+        };
+        let capacity = part(self.capacity);
+        if self.kind == Kind::TokenBucket && capacity.saturating_mul(rate.per_ms) > MAX_PARTS {
+            return Err(LimitError::TooManyShards);
+        }
+        Ok(Self { capacity, rate, ..*self })
     }
 
     /// How the budget comes back.

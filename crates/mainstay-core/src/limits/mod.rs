@@ -19,6 +19,7 @@
 //! assert!(limit.consume(&mut state, 1_000, 1).allowed);
 //! ```
 
+mod account;
 mod bucket;
 mod decision;
 mod limit;
@@ -29,6 +30,7 @@ mod sliding;
 mod tests;
 mod window;
 
+pub use account::{Account, Verb};
 pub use decision::Decision;
 pub use limit::{Kind, Limit, LimitError, MAX_CAPACITY, MAX_PER_SECOND, MAX_PERIOD_MS, State};
 pub use period::{parse_period, show_period};

@@ -170,6 +170,22 @@ fn b_024_a_clock_that_was_put_back_adds_nothing_and_the_budget_comes_back_by_it(
     }
 }
 
+#[test]
+fn b_012_shards_split_capacity_and_rate_evenly() {
+    let dispatch = Limit::new(Kind::TokenBucket, 100.0, 60_000).unwrap().with_capacity(150.0).unwrap();
+    let shard = dispatch.share(50, 7).unwrap();
+    assert_eq!((shard.capacity(), shard.rate(), shard.period_ms()), (3, 1, 30_000));
+    let capacities: Vec<u64> =
+        (0..3).map(|index| bucket(10.0, 1.0).share(3, index).unwrap().capacity()).collect();
+    assert_eq!(capacities, [4, 3, 3]);
+    let rates: Vec<u64> =
+        (0..3).map(|index| window(10, 60_000, 20).share(3, index).unwrap().rate()).collect();
+    assert_eq!(rates, [4, 3, 3]);
+    for (limit, shards) in [(bucket(10.0, 1.0), 0), (bucket(10.0, 1.0), 11), (window(10, 1_000, 20), 11)] {
+        assert_eq!(limit.share(shards, 0), Err(LimitError::TooManyShards));
+    }
+}
+
 fn limits() -> impl Strategy<Value = Limit> {
     let buckets = (1_u32..1_000, 1_u32..2_000, 1_u64..100_000).prop_map(|(capacity, rate, period_ms)| {
         Limit::new(Kind::TokenBucket, rate.into(), period_ms)

@@ -1,1 +1,5 @@
-//! Rate limits.
+//! Rate limits: one contract for every adapter, and what each promises beyond it.
+
+mod contract;
+mod memory;
+mod store;
