@@ -109,9 +109,9 @@ fn a_probe_whose_process_died_makes_room_when_its_lease_is_over() {
         node.look_around().await.unwrap();
         // Nobody ever says how it ended.
         std::mem::forget(probe(&there).await);
-        house.advance(59_999).await;
+        house.advance(50_000).await;
         refused(&here).await;
-        house.advance(1).await;
+        house.advance(10_000).await;
         let second = probe(&here).await;
         here.record(second, Ended::Success);
         house.circuits.flush().await.unwrap();

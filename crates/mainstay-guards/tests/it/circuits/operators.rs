@@ -49,9 +49,9 @@ fn a_circuit_that_is_forced_closed_lets_everything_through_until_its_time_is_ove
         for _ in 0..20 {
             fail(&circuit).await;
         }
-        house.advance(59_999).await;
+        house.advance(50_000).await;
         fail(&circuit).await;
-        house.advance(1).await;
+        house.advance(10_000).await;
         let status = circuit.status().await.unwrap();
         assert_eq!((status.state, status.failure_count, status.forced), (State::Closed, 0, None));
         open(&house.circuits, &circuit).await;

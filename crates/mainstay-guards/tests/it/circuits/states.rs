@@ -66,9 +66,9 @@ fn b_127_its_time_half_opens_it_and_b_131_a_probe_closes_it() {
         let house = House::open(place).await;
         let circuit = house.circuits.circuit("mail").unwrap();
         open(&house.circuits, &circuit).await;
-        house.advance(29_999).await;
+        house.advance(20_000).await;
         assert_eq!(circuit.gate(), Gate::Shut);
-        house.advance(1).await;
+        house.advance(10_000).await;
         let status = circuit.status().await.unwrap();
         assert_eq!(
             (status.state, status.failure_count, status.probe_scheduled_at),
@@ -99,9 +99,9 @@ fn b_131_a_probe_that_fails_opens_it_for_as_long_again() {
         let status = circuit.status().await.unwrap();
         assert_eq!((status.state, status.failure_count), (State::Open, 5));
         assert_eq!(status.opened_at, Some(START_MS + 31_500));
-        house.advance(29_999).await;
+        house.advance(20_000).await;
         assert_eq!(circuit.gate(), Gate::Shut);
-        house.advance(1).await;
+        house.advance(10_000).await;
         assert_eq!(circuit.gate(), Gate::OneProbe);
     });
 }
