@@ -179,6 +179,11 @@ fn c_043_work_waits_for_an_open_circuit_and_the_next_item_is_the_probe() {
             }
         };
         tokio::time::timeout(PATIENCE, all).await.unwrap();
+        let postponed = work.figures().postponed.get();
+        assert!(
+            postponed <= 8,
+            "{postponed}: only what was taken when it opened; the others were left where they were"
+        );
         assert_eq!(
             service.calls(),
             40 + calls + 1,
