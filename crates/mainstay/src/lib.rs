@@ -26,10 +26,11 @@
 //! - `postgres`: the shared store, `postgres://…`
 //!
 //! The rooms of the house are re-exported under their short names: [`core`], the laws, [`store`], the
-//! ground, [`events`], the ledger, and [`work`], the workshop.
+//! ground, [`events`], the ledger, [`guards`], and [`work`], the workshop.
 
 pub use mainstay_core as core;
 pub use mainstay_events as events;
+pub use mainstay_guards as guards;
 pub use mainstay_store as store;
 pub use mainstay_work as work;
 
@@ -47,8 +48,12 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../../../CONTRIBUTING.md")]
     mod contributing {}
+    #[doc = include_str!("../../../docs/concepts/circuits.md")]
+    mod circuits {}
     #[doc = include_str!("../../../docs/concepts/events.md")]
     mod events {}
+    #[doc = include_str!("../../../docs/concepts/retries.md")]
+    mod retries {}
     #[doc = include_str!("../../../docs/concepts/work.md")]
     mod work {}
     #[doc = include_str!("../../../docs/concepts/transactions.md")]
