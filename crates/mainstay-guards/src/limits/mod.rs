@@ -1,8 +1,9 @@
 //! Rate limits: how much of something a key may have.
 //!
 //! One trait, [`RateLimiter`], and an adapter for each place that budgets are kept in: [`memory`], for one process;
-//! [`store`], for limits with a name that all nodes share and restarts keep. All adapters decide by the same arithmetic,
-//! that of [`mainstay_core::limits`], and pass one suite of tests.
+//! [`store`], for limits with a name that all nodes share and restarts keep; `redis` (a feature), for many decisions that
+//! all nodes share and that may be lost. All adapters decide by the same arithmetic, that of [`mainstay_core::limits`], and
+//! pass one suite of tests.
 //!
 //! ```
 //! use mainstay_guards::limits::{Policy, RateLimiter, memory};
@@ -22,6 +23,8 @@ pub mod keys;
 mod limiter;
 pub mod memory;
 mod policy;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod store;
 
 pub use checker::{RateLimitChecker, RateLimitResult};
