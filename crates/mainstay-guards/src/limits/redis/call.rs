@@ -7,7 +7,7 @@ use crate::{Error, Result};
 use futures_util::future::join_all;
 use mainstay_core::limits::{Decision, Kind, Limit, MAX_CAPACITY, Verb};
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, cmd};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,20 +18,19 @@ const MAX_BLOCK_MS: u64 = 100 * 366 * 86_400_000;
 /// A limit as the script is told.
 #[derive(Debug)]
 pub(super) struct Law {
-    words: [String; 7],
+    text: String,
+    ttl_ms: u64,
 }
 
 impl Law {
     pub(super) fn new(limit: &Limit, ttl_ms: u64) -> Self {
         let kind = match limit.kind() {
-            Kind::TokenBucket => "t",
-            Kind::FixedWindow => "f",
-            Kind::SlidingWindow => "s",
+            Kind::TokenBucket => 't',
+            Kind::FixedWindow => 'f',
+            Kind::SlidingWindow => 's',
         };
-        let (capacity, rate) = (limit.capacity().to_string(), limit.rate().to_string());
-        let (period, start) = (limit.period_ms().to_string(), limit.start_ms().to_string());
-        let text = format!("{kind}/{capacity}/{rate}/{period}/{start}");
-        Self { words: [text, kind.to_owned(), capacity, rate, period, start, ttl_ms.to_string()] }
+        let (capacity, rate, period) = (limit.capacity(), limit.rate(), limit.period_ms());
+        Self { text: format!("{kind}/{capacity}/{rate}/{period}/{}", limit.start_ms()), ttl_ms }
     }
 }
 
@@ -78,20 +77,14 @@ impl Caller {
     }
 
     /// Runs the script once for calls whose keys lie together.
-    async fn run_together(&self, connection: &Connection, asks: &[&Ask]) -> Result<Vec<Decision>> {
+    async fn run_together(&self, connection: &Connection, asks: &[&Ask]) -> Result<Vec<Result<Decision>>> {
         let asked = tokio::time::timeout(self.timeout, self.query(connection, asks)).await;
         let answer = asked.map_err(|_| self.line.no_answer(self.timeout))?;
-        let numbers = answer.map_err(|error| self.understand(&error))?;
-        let decision = |answer: &[i64]| match *answer {
-            [1, remaining, _] => Some(Decision::allowed(remaining.max(0) as u64)),
-            [_, remaining, -1] => Some(Decision::impossible(remaining.max(0) as u64)),
-            [_, remaining, wait_ms] => Some(Decision::denied(remaining.max(0) as u64, wait_ms.max(0) as u64)),
-            _ => None,
-        };
-        let decisions: Option<Vec<Decision>> = numbers.chunks(3).map(decision).collect();
-        decisions
-            .filter(|decisions| decisions.len() == asks.len())
-            .ok_or_else(|| Error::LimiterAway("Redis gave an answer that makes no sense".into()))
+        let numbers = answer.map_err(|error| self.line.failed(&error))?;
+        if numbers.len() != 3 * asks.len() {
+            return Err(Error::LimiterAway("Redis gave an answer that makes no sense".into()));
+        }
+        Ok(numbers.chunks(3).map(|answer| decision(answer[0] == 1, answer[1], answer[2])).collect())
     }
 
     async fn query(
@@ -109,29 +102,23 @@ impl Caller {
         }
     }
 
-    /// An error that says something about a key is one of the call; any other means that Redis is of no use now.
-    fn understand(&self, error: &RedisError) -> Error {
-        if error.code() == Some("WRONGTYPE") || error.to_string().contains("WRONGTYPE") {
-            return Error::invalid("key", "is used by somebody else in this Redis");
-        }
-        self.line.failed(error)
-    }
-
     async fn run_group(&self, connection: &Connection, asks: &[&Ask]) -> Vec<Result<Decision>> {
         self.line.figures().batch_size.record(asks.len() as u64);
         match self.run_together(connection, asks).await {
-            Ok(decisions) => decisions.into_iter().map(Ok).collect(),
-            // One of them is to blame, and nothing was done; alone, only that one fails.
-            Err(Error::Invalid { .. }) if asks.len() > 1 => {
-                let mut answers = Vec::with_capacity(asks.len());
-                for ask in asks {
-                    let answer = self.run_together(connection, &[ask]).await;
-                    answers.push(answer.map(|decisions| decisions[0]));
-                }
-                answers
-            }
+            Ok(answers) => answers,
             Err(error) => asks.iter().map(|_| Err(error.clone())).collect(),
         }
+    }
+}
+
+/// What the script's numbers mean.
+fn decision(allowed: bool, remaining: i64, after_ms: i64) -> Result<Decision> {
+    let remaining = remaining.max(0) as u64;
+    match after_ms {
+        _ if allowed => Ok(Decision::allowed(remaining)),
+        -2 => Err(Error::invalid("key", "is used by somebody else in this Redis")),
+        -1 => Ok(Decision::impossible(remaining)),
+        after_ms => Ok(Decision::denied(remaining, after_ms.max(0) as u64)),
     }
 }
 
@@ -185,11 +172,16 @@ fn command(name: &str, script: &str, asks: &[&Ask]) -> Cmd {
         })
         .collect();
     command.arg(laws.len());
-    for word in laws.iter().flat_map(|law| &law.words) {
-        command.arg(word.as_str());
+    for law in &laws {
+        command.arg(law.text.as_str()).arg(law.ttl_ms);
+    }
+    let mut uses: HashMap<&str, u32> = HashMap::with_capacity(asks.len());
+    for ask in asks {
+        *uses.entry(&ask.key).or_default() += 1;
     }
     for (number, ask) in numbers.into_iter().zip(asks) {
-        command.arg(number + 1).arg(ask.verb).arg(ask.amount);
+        let is_alone = ask.verb == "c" && uses.get(ask.key.as_str()) == Some(&1);
+        command.arg(number + 1).arg(if is_alone { "C" } else { ask.verb }).arg(ask.amount);
     }
     command
 }

@@ -125,7 +125,10 @@ async fn the_script_decides_as_the_arithmetic_does() {
             let now_ms = bench.clock.now_ms();
             let mut account = kept.unwrap_or_else(|| Account::fresh(&known, now_ms));
             let expected = account.act(&known, verb, now_ms);
-            // Redis writes nothing for a denial, not even that time has passed, and keeps nothing that has recovered.
+            // Redis writes nothing for a denial, not even that time has passed, and keeps nothing that is over.
+            if account.blocked_until_ms <= now_ms {
+                account.blocked_until_ms = i64::MIN;
+            }
             if !verb.only_looks() && (expected.allowed || !matches!(verb, Verb::Consume(_))) {
                 kept = Some(account).filter(|account| !account.is_idle(&known, now_ms));
             }
