@@ -21,17 +21,23 @@ mod definition;
 mod key;
 pub mod keys;
 mod limiter;
+mod many;
 pub mod memory;
 mod policy;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod shadow;
 pub mod store;
+mod watched;
 
 pub use checker::{RateLimitChecker, RateLimitResult};
 pub use definition::{Definition, MAX_NAME_BYTES, MAX_SHARDS};
 pub use key::{MAX_KEY_BYTES, check_key};
 pub use limiter::{Answer, RateLimiter};
 pub use mainstay_core::limits::{Decision, Kind, Limit, LimitError, Verb};
+pub use many::{Want, consume_many};
 pub use policy::{MAX_PREFIX_BYTES, Policy};
+pub use shadow::Shadow;
+pub use watched::{Figures, MostDenied, Watched};
 
 pub(crate) use limiter::check;
