@@ -33,6 +33,9 @@ pub enum Error {
     /// No limit of this name was defined.
     #[error("there is no limit {0:?}")]
     UnknownLimit(String),
+    /// What keeps the budgets of a limiter does not answer.
+    #[error("the rate limiter is away: {0}")]
+    LimiterAway(Arc<str>),
 }
 
 impl Error {
@@ -50,6 +53,7 @@ impl Error {
             Self::BadLimit(_) => &LIMIT_INVALID,
             Self::BadCost => &LIMIT_COST_INVALID,
             Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
+            Self::LimiterAway(_) => &LIMITER_UNAVAILABLE,
         }
     }
 
@@ -115,6 +119,9 @@ mainstay_core::codes! {
     UNKNOWN_LIMIT "UNKNOWN_LIMIT" 404 false
         "No rate limit of this name was defined."
         "Define it in mainstay.toml under [limits], or with Limits::define; names are exact.";
+    LIMITER_UNAVAILABLE "LIMITER_UNAVAILABLE" 503 true
+        "Redis, which keeps the budgets of this limit, does not answer, and the limit is set to refuse calls meanwhile."
+        "See to Redis; or let a limiter in memory take over while it is away.";
 }
 
 #[cfg(test)]

@@ -24,9 +24,11 @@
 //! # Features
 //! - `sqlite` (default): the embedded store, `sqlite:FILE` and `sqlite::memory:`
 //! - `postgres`: the shared store, `postgres://…`
+//! - `redis`: rate limits in Redis
 //!
 //! The rooms of the house are re-exported under their short names: [`core`], the laws, [`store`], the
-//! ground, [`events`], the ledger, [`guards`], and [`work`], the workshop.
+//! ground, [`events`], the ledger, [`guards`], what stands between an application and a bad day, and [`work`], the
+//! workshop.
 
 pub use mainstay_core as core;
 pub use mainstay_events as events;
@@ -54,6 +56,8 @@ mod documents {
     mod events {}
     #[doc = include_str!("../../../docs/concepts/retries.md")]
     mod retries {}
+    #[doc = include_str!("../../../docs/concepts/limits.md")]
+    mod limits {}
     #[doc = include_str!("../../../docs/concepts/work.md")]
     mod work {}
     #[doc = include_str!("../../../docs/concepts/transactions.md")]

@@ -52,6 +52,7 @@ impl Account {
             Verb::Refund(amount) => limit.refund(&mut self.state, now_ms, amount),
             Verb::Penalize(amount) => limit.penalize(&mut self.state, now_ms, amount),
             Verb::Block(for_ms) => {
+                limit.refresh(&mut self.state, now_ms);
                 self.blocked_until_ms = now_ms.saturating_add(i64::try_from(for_ms).unwrap_or(i64::MAX));
             }
             Verb::Reset => *self = Self::fresh(limit, now_ms),

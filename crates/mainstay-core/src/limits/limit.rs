@@ -10,8 +10,9 @@ pub const MAX_CAPACITY: u64 = 1_000_000_000;
 pub const MAX_PERIOD_MS: u64 = 366 * 86_400_000;
 /// Highest rate, in tokens a second.
 pub const MAX_PER_SECOND: u64 = 1_000_000;
-/// Most parts that a budget may be counted in: what a double holds exactly, because scripts count in doubles.
-const MAX_PARTS: u64 = 1 << 53;
+/// Most parts that a budget may be counted in. Twice as many, which may be missing from one that owes, are what a double
+/// holds exactly: scripts count in doubles.
+const MAX_PARTS: u64 = 1 << 52;
 /// By how much a clock may go back before it is believed. Callers on different threads and nodes meet a few
 /// milliseconds out of order, and must not be given that time twice; a clock that was put back is another thing.
 const TOLERATED_STEP_BACK_MS: i64 = 1_000;
@@ -143,8 +144,8 @@ impl Limit {
             return Err(LimitError::NoCapacity);
         }
         let most = match self.kind {
-            Kind::TokenBucket => MAX_CAPACITY.min(MAX_PARTS / self.rate.per_ms),
-            Kind::FixedWindow | Kind::SlidingWindow => MAX_CAPACITY,
+            Kind::TokenBucket | Kind::SlidingWindow => MAX_CAPACITY.min(MAX_PARTS / self.rate.per_ms),
+            Kind::FixedWindow => MAX_CAPACITY,
         };
         if capacity.floor() > most as f64 {
             return Err(LimitError::CapacityTooLarge { most });
@@ -311,6 +312,9 @@ impl Limit {
     pub fn convert(&self, before: &Self, state: &State, now_ms: i64) -> State {
         let mut state = *state;
         before.refresh(&mut state, now_ms);
+        if self == before {
+            return state;
+        }
         let used = match before.kind {
             Kind::TokenBucket if self.kind == Kind::TokenBucket => {
                 let parts = i128::from(state.missing) * i128::from(self.rate.per_ms);
@@ -330,7 +334,7 @@ impl Limit {
     /// Lets time pass. A clock that goes back adds nothing and takes nothing, and when it stays there the budget comes
     /// back by the new time.
     #[inline]
-    fn refresh(&self, state: &mut State, now_ms: i64) {
+    pub(super) fn refresh(&self, state: &mut State, now_ms: i64) {
         if now_ms < state.at_ms {
             if now_ms < state.at_ms - TOLERATED_STEP_BACK_MS {
                 state.at_ms = self.fresh(now_ms).at_ms;

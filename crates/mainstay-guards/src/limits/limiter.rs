@@ -69,6 +69,32 @@ impl<'a, T> Answer<'a, T> {
         Self(Inner::Now(Some(result)))
     }
 
+    /// The answer with something done to what it holds.
+    pub(crate) fn map(self, change: impl FnOnce(T) -> T + Send + 'a) -> Self
+    where
+        T: Send + 'a,
+    {
+        match self.0 {
+            Inner::Now(result) => Self(Inner::Now(result.map(|result| result.map(change)))),
+            Inner::Later(future) => Self::later(async move { future.await.map(change) }),
+        }
+    }
+
+    /// The answer, looked at when it is there.
+    pub(crate) fn inspect(self, look: impl FnOnce(&Result<T>) + Send + 'a) -> Self
+    where
+        T: Send + 'a,
+    {
+        match self.0 {
+            Inner::Now(result) => Self(Inner::Now(result.inspect(look))),
+            Inner::Later(future) => Self::later(async move {
+                let result = future.await;
+                look(&result);
+                result
+            }),
+        }
+    }
+
     /// An answer that comes.
     pub fn later(future: impl Future<Output = Result<T>> + Send + 'a) -> Self {
         Self(Inner::Later(Box::pin(future)))

@@ -1,8 +1,9 @@
 //! Rate limits: how much of something a key may have.
 //!
 //! One trait, [`RateLimiter`], and an adapter for each place that budgets are kept in: [`memory`], for one process;
-//! [`store`], for limits with a name that all nodes share and restarts keep. All adapters decide by the same arithmetic,
-//! that of [`mainstay_core::limits`], and pass one suite of tests.
+//! [`store`], for limits with a name that all nodes share and restarts keep; `redis` (a feature), for many decisions that
+//! all nodes share and that may be lost. All adapters decide by the same arithmetic, that of [`mainstay_core::limits`], and
+//! pass one suite of tests.
 //!
 //! ```
 //! use mainstay_guards::limits::{Policy, RateLimiter, memory};
@@ -20,15 +21,23 @@ mod definition;
 mod key;
 pub mod keys;
 mod limiter;
+mod many;
 pub mod memory;
 mod policy;
+#[cfg(feature = "redis")]
+pub mod redis;
+mod shadow;
 pub mod store;
+mod watched;
 
 pub use checker::{RateLimitChecker, RateLimitResult};
 pub use definition::{Definition, MAX_NAME_BYTES, MAX_SHARDS};
 pub use key::{MAX_KEY_BYTES, check_key};
 pub use limiter::{Answer, RateLimiter};
 pub use mainstay_core::limits::{Decision, Kind, Limit, LimitError, Verb};
+pub use many::{Want, consume_many};
 pub use policy::{MAX_PREFIX_BYTES, Policy};
+pub use shadow::Shadow;
+pub use watched::{Figures, MostDenied, Watched};
 
 pub(crate) use limiter::check;

@@ -2,4 +2,5 @@
 
 mod contract;
 mod memory;
+mod redis;
 mod store;
