@@ -45,6 +45,7 @@ pub struct Bulk {
     columns: usize,
     /// For PostgreSQL, which takes any number of rows as one list for each column: nothing costs it more than many
     /// parameters.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "PostgreSQL's"))]
     by_column: Option<String>,
 }
 

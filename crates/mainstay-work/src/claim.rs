@@ -13,6 +13,7 @@ use crate::work::Ground;
 use mainstay_store::{Hold, Result, Row, Tx, Value, params};
 use serde_json::value::RawValue;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::try_join;
 use uuid::Uuid;
 
@@ -35,15 +36,14 @@ pub(crate) struct Wish {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Group {
     pub(crate) lanes: Vec<i64>,
-    /// Everything up to this place was taken before, so it need not be passed by again. On PostgreSQL what was deleted
-    /// stays in the index for as long as anybody could still see it.
+    /// Everything up to this place was taken before, so it need not be passed by again.
     pub(crate) after: i64,
 }
 
 impl Group {
-    /// Groups of which nothing was taken yet.
-    pub(crate) fn all(lanes: Vec<Vec<i64>>) -> Vec<Self> {
-        lanes.into_iter().map(|lanes| Self { lanes, after: 0 }).collect()
+    /// Groups of lanes, from where they were last taken.
+    pub(crate) fn all(ground: &Ground, lanes: &[Vec<i64>]) -> Vec<Self> {
+        lanes.iter().map(|lanes| Self { after: ground.reached(lanes), lanes: lanes.clone() }).collect()
     }
 }
 
@@ -91,8 +91,6 @@ pub(crate) struct Claimed {
     pub(crate) now_ms: i64,
     /// How the pool is set at this moment.
     pub(crate) settings: Option<Arc<Pool>>,
-    /// Up to where each group of lanes was taken.
-    pub(crate) reached: Vec<i64>,
     /// Whether there may be more that could be taken at once.
     pub(crate) is_more: bool,
     /// The rate lets the next one start so much later.
@@ -108,6 +106,9 @@ const KEEP: &str = "INSERT INTO mainstay_batches (lease, pool, taken_at, ids, it
      RETURNING number";
 const KEPT: &str = "SELECT number, taken_at, ids, items FROM mainstay_batches \
      WHERE lease = $1 AND pool = $2 AND number > $3 ORDER BY number";
+
+/// Nor must it matter for the plan: it is made while little waits, and kept when much does.
+const BY_INDEX: &str = "SELECT set_config('enable_seqscan', 'off', true)";
 
 /// Holds a pool against other claims, also an earlier one of one's own that is not over; tells the time.
 async fn take_turn(ground: &Ground, tx: &Tx, pool: i64, lease: i64) -> Result<i64> {
@@ -161,7 +162,6 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
         true => take(tx, &wish.lanes, most).await?,
         false => take_alone(tx, &wish.lanes, most).await?,
     };
-    claimed.reached = reached;
     let count = texts.len();
     claimed.is_more = count == most && most > 0 && claimed.wait_ms.is_none();
     // Somebody who wants and gets nothing must be heard, but only if there is something to be had.
@@ -196,6 +196,15 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
     )?;
     claimed.held = Some(Held { batch: kept.get(0)?, lease: wish.lease, size: count, done: Vec::new() });
     claimed.texts = texts;
+    if ground.store.is_shared() {
+        let (fronts, groups) = (ground.fronts.clone(), wish.lanes.clone());
+        tx.after_commit(Arc::new(move || {
+            let now = Instant::now();
+            for (group, reached) in groups.iter().zip(&reached) {
+                fronts.advance(&group.lanes, *reached, now);
+            }
+        }))?;
+    }
     Ok(claimed)
 }
 
@@ -231,8 +240,10 @@ async fn take(tx: &Tx, groups: &[Group], most: usize) -> Result<(Vec<(Uuid, Stri
         }
         let mut params = vec![Value::Int((most - taken.len()) as i64), Value::Int(group.after)];
         params.extend(group.lanes.iter().map(|lane| Value::Int(*lane)));
+        let sql = take_sql(group.lanes.len());
+        let (_, found) = try_join!(biased; tx.query(BY_INDEX, &[]), tx.query(&sql, &params))?;
         let mut rows = Vec::new();
-        for row in tx.query(&take_sql(group.lanes.len()), &params).await? {
+        for row in found {
             rows.push(front(row)?);
         }
         // A deletion gives its rows back in any order.
@@ -246,7 +257,8 @@ async fn take(tx: &Tx, groups: &[Group], most: usize) -> Result<(Vec<(Uuid, Stri
 /// `$1` how many, `$2` after which place, `$3…` the lanes.
 fn take_sql(lanes: usize) -> String {
     let places = front_sql("place", "mainstay_work", lanes);
-    format!("DELETE FROM mainstay_work WHERE place IN ({places}) RETURNING place, id, item")
+    // As a list that is made first: how many items the server believes there to be must not matter.
+    format!("DELETE FROM mainstay_work WHERE place = ANY (ARRAY({places})) RETURNING place, id, item")
 }
 
 /// The front of several lanes. `$1` how many, `$2` after which place, `$3…` the lanes.

@@ -17,6 +17,7 @@ mod engine;
 mod enqueue;
 mod error;
 mod figures;
+mod fronts;
 mod functions;
 pub mod http;
 mod item;

@@ -7,6 +7,7 @@ use crate::directory::{Directory, pool_topic};
 use crate::engine::{canceled_ones, reap_in};
 use crate::enqueue::{parse, text};
 use crate::error::{Error, Result};
+use crate::fronts::look_behind;
 use crate::functions::{Cancel, FunctionKind};
 use crate::item::name;
 use crate::next::Outcome;
@@ -289,7 +290,11 @@ async fn held_under(tx: &Tx, lease: i64) -> mainstay_store::Result<Option<(Held,
 /// Whether a claim could give anything. It may be too late when it does, and is then looked at again.
 async fn is_worth_it(ground: &Ground, tx: &Tx, pull: &Pull, pool: i64) -> mainstay_store::Result<bool> {
     let is_offered = |function: &str| pull.functions.iter().any(|offered| offered == function);
-    let groups = Group::all(Directory::lanes_of(tx, pool, is_offered).await?);
+    let lanes = Directory::lanes_of(tx, pool, is_offered).await?;
+    for lanes in &lanes {
+        look_behind(ground, tx, lanes).await?;
+    }
+    let groups = Group::all(ground, &lanes);
     if !is_any_ready(tx, &groups).await? {
         return Ok(false);
     }
@@ -311,7 +316,7 @@ async fn take(ground: &Arc<Ground>, tx: &Tx, pull: &Pull, pool: i64) -> mainstay
     }
     let lease_ms = i64::try_from(pull.lease.as_millis()).unwrap_or(i64::MAX);
     let lease = lease::take(tx, &format!("{}{}", lease::PULL, pull.worker), lease_ms).await?;
-    let wish = Wish { pool, lease, lanes: Arc::new(Group::all(lanes)), running: 0, most: pull.most };
+    let wish = Wish { pool, lease, lanes: Arc::new(Group::all(ground, &lanes)), running: 0, most: pull.most };
     let claimed = claim(ground, tx, &wish).await?;
     if claimed.texts.is_empty() {
         lease::give_up(tx, lease).await?;

@@ -5,6 +5,7 @@ use crate::engine::{Engine, LEASE};
 use crate::enqueue::{Enqueued, Receipt, check, noted};
 use crate::error::{Error, Result};
 use crate::figures::Figures;
+use crate::fronts::Fronts;
 use crate::functions::{Function, FunctionKind, Functions};
 use crate::item::{NewWork, name};
 use crate::lease;
@@ -31,12 +32,28 @@ pub(crate) struct Ground {
     pub(crate) lease_ms: i64,
     /// Settings as they were read last, by their text.
     settings: Mutex<HashMap<String, (String, Arc<Pool>)>>,
+    pub(crate) fronts: Arc<Fronts>,
 }
 
 impl Ground {
     /// The database's time. The process that owns a SQLite file is the database.
     pub(crate) async fn now_ms(&self, tx: &Tx) -> mainstay_store::Result<i64> {
         if self.store.is_shared() { tx.now_ms().await } else { Ok(self.clock.now_ms()) }
+    }
+
+    /// That a column is among those that a statement selects. On PostgreSQL as a list that is made first: with stale
+    /// figures about a table the server may otherwise select anew for every row.
+    pub(crate) fn among(&self, column: &str, select: &str) -> String {
+        if self.store.is_shared() {
+            format!("{column} = ANY (ARRAY({select}))")
+        } else {
+            format!("{column} IN ({select})")
+        }
+    }
+
+    /// The place after which none of these lanes has been taken. On SQLite nothing lies in the way before it.
+    pub(crate) fn reached(&self, lanes: &[i64]) -> i64 {
+        if self.store.is_shared() { self.fronts.reached(lanes) } else { 0 }
     }
 
     /// A pool's settings, read once for each text.
@@ -91,7 +108,8 @@ const TOTALS: &str = "SELECT CAST(coalesce(sum(pending), 0) AS BIGINT), CAST(coa
      SELECT pending, started, ended FROM mainstay_pool_changes WHERE pool = $1) AS parts";
 const LATELY: &str = "SELECT CAST(coalesce(sum(started), 0) AS BIGINT), CAST(coalesce(sum(ended), 0) AS BIGINT) \
      FROM mainstay_pool_changes WHERE pool = $1 AND changed_at > $2";
-const FRONT: &str = "SELECT due_at FROM mainstay_work WHERE lane = $1 AND state = 0 ORDER BY place LIMIT 1";
+const FRONT: &str =
+    "SELECT due_at FROM mainstay_work WHERE lane = $1 AND state = 0 AND place > $2 ORDER BY place LIMIT 1";
 
 /// How far back "lately" goes.
 pub(crate) const LATELY_MS: i64 = 10_000;
@@ -115,6 +133,7 @@ impl Work {
             random: store.random().clone(),
             lease_ms: i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).max(1),
             settings: Mutex::default(),
+            fronts: Arc::default(),
         });
         for (function, _) in ground.functions.iter() {
             name("function", function)?;
@@ -275,7 +294,7 @@ async fn depth(ground: &Ground, tx: &Tx, pool: i64) -> mainstay_store::Result<De
     let lately = tx.query_one(LATELY, params![pool, now_ms - LATELY_MS]).await?;
     let mut oldest: Option<i64> = None;
     for lane in Directory::lanes_of(tx, pool, |_| true).await?.into_iter().flatten() {
-        if let Some(row) = tx.query_optional(FRONT, params![lane]).await? {
+        if let Some(row) = tx.query_optional(FRONT, params![lane, ground.reached(&[lane])]).await? {
             let due_at: i64 = row.get(0)?;
             oldest = Some(oldest.map_or(due_at, |oldest| oldest.min(due_at)));
         }

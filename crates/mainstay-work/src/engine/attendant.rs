@@ -6,6 +6,7 @@ use super::{Desk, Shared};
 use crate::claim::{Claimed, Group, MAX_CLAIM, Taken, Wish, claim, claimed_after, read};
 use crate::directory::{Directory, lanes_topic, pool_topic};
 use crate::error::{Error, Result};
+use crate::fronts::{self, look_behind, look_between};
 use crate::functions::{ActionBody, Body, Call, Cancel};
 use crate::item::UNREADABLE;
 use crate::next::Outcome;
@@ -25,10 +26,8 @@ use tokio::sync::{Notify, watch};
 /// How long to wait for a wake-up before looking by oneself. The keeper looks far more often, for all pools at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
 
-/// How often everything is looked at from the very front, where what was taken may still lie in the way.
-const SWEEP_EVERY: Duration = Duration::from_secs(2);
-/// How many times longer than it takes is waited for the next look.
-const SWEEP_SHARE: u32 = 20;
+/// How often from the very front while there is always something to do; while there is not, the keeper does.
+const SWEEP_ALL_EVERY: Duration = Duration::from_secs(300);
 
 /// Serves one pool until the engine stops and everything has ended.
 pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: Arc<Notify>) {
@@ -46,10 +45,10 @@ pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: 
         work: store.listen(pool_topic(pool)),
         new_lanes: store.listen(lanes_topic()),
         look: shared.look.subscribe(),
-        lanes: Arc::default(),
-        probe_lanes: Arc::default(),
+        lanes: Vec::new(),
+        probe_lanes: Vec::new(),
         is_probing: false,
-        sweep_at: Instant::now(),
+        sweep_all_at: Instant::now() + SWEEP_ALL_EVERY,
         at_once: MAX_CLAIM,
         nudge,
         last_batch: 0,
@@ -70,13 +69,14 @@ struct Attendant {
     work: Listener,
     new_lanes: Listener,
     look: watch::Receiver<u64>,
-    lanes: Arc<Vec<Group>>,
+    /// In groups of the same priority, the most urgent first.
+    lanes: Vec<Vec<i64>>,
     /// Lanes of functions whose circuits are half open: of these one item is taken, and it is the probe.
-    probe_lanes: Arc<Vec<Group>>,
+    probe_lanes: Vec<Vec<i64>>,
     /// Whether such an item was taken and nothing has been heard since.
     is_probing: bool,
-    /// When everything is to be looked at again, from the very front.
-    sweep_at: Instant,
+    /// When is to be looked from the very front.
+    sweep_all_at: Instant,
     at_once: usize,
     nudge: Arc<Notify>,
     /// The number of the batch that was taken last.
@@ -111,7 +111,7 @@ impl Attendant {
             if !are_lanes_known {
                 match self.read_lanes().await {
                     Ok([lanes, probe_lanes]) => {
-                        (self.lanes, self.probe_lanes) = (Arc::new(lanes), Arc::new(probe_lanes));
+                        (self.lanes, self.probe_lanes) = (lanes, probe_lanes);
                         self.is_probing = false;
                         are_lanes_known = true;
                     }
@@ -140,12 +140,12 @@ impl Attendant {
     }
 
     /// The lanes that this node may take from, and those from which it may take a probe.
-    async fn read_lanes(&self) -> Result<[Vec<Group>; 2]> {
+    async fn read_lanes(&self) -> Result<[Vec<Vec<i64>>; 2]> {
         let read = async |tx: Tx, (ground, pool): (Arc<Ground>, i64)| {
             let mut lanes = [Vec::new(), Vec::new()];
             for (lanes, gate) in lanes.iter_mut().zip([Gate::Open, Gate::OneProbe]) {
                 let may = |function: &str| ground.functions.gate(function) == Some(gate);
-                *lanes = Group::all(Directory::lanes_of(&tx, pool, may).await?);
+                *lanes = Directory::lanes_of(&tx, pool, may).await?;
             }
             Ok(lanes)
         };
@@ -160,15 +160,16 @@ impl Attendant {
         if self.probe_lanes.is_empty() || running >= self.at_once {
             return Ok(());
         }
-        let claimed = self.take(lease, self.probe_lanes.clone(), running, 1).await?;
+        let claimed = self.take(lease, &self.probe_lanes, running, 1).await?;
         if !claimed.texts.is_empty() {
-            (self.probe_lanes, self.is_probing) = (Arc::default(), true);
+            (self.probe_lanes, self.is_probing) = (Vec::new(), true);
         }
         self.hand_out(claimed);
         Ok(())
     }
 
-    async fn take(&self, lease: i64, lanes: Arc<Vec<Group>>, running: usize, most: usize) -> Result<Claimed> {
+    async fn take(&self, lease: i64, lanes: &[Vec<i64>], running: usize, most: usize) -> Result<Claimed> {
+        let lanes = Arc::new(Group::all(&self.shared.ground, lanes));
         let wish = Wish { pool: self.desk.pool, lease, lanes, running, most };
         let take = async |tx: Tx, (ground, wish): (Arc<Ground>, Wish)| claim(&ground, &tx, &wish).await;
         Ok(self.shared.ground.store.transact_with((self.shared.ground.clone(), wish), take).await?)
@@ -183,30 +184,48 @@ impl Attendant {
         if most == 0 {
             return Ok(Rest::UntilFreed);
         }
-        // Places are given out before they are committed, so somebody may come late to a place that was passed by.
-        let began = Instant::now();
-        let is_sweep = !self.shared.ground.store.is_shared() || began >= self.sweep_at;
-        if is_sweep {
-            Arc::make_mut(&mut self.lanes).iter_mut().for_each(|group| group.after = 0);
-        }
-        let claimed = self.take(lease, self.lanes.clone(), running, most).await?;
+        self.look_behind().await?;
+        let claimed = self.take(lease, &self.lanes, running, most).await?;
         if let Some(settings) = &claimed.settings {
             self.at_once = settings.max_parallelism as usize;
-        }
-        for (group, reached) in Arc::make_mut(&mut self.lanes).iter_mut().zip(&claimed.reached) {
-            group.after = *reached;
-        }
-        if is_sweep {
-            self.sweep_at = Instant::now() + SWEEP_EVERY.max(began.elapsed() * SWEEP_SHARE);
         }
         let rest = match claimed.wait_ms {
             Some(wait_ms) if !claimed.is_more => Rest::For(Duration::from_millis(wait_ms as u64)),
             _ if claimed.is_more => Rest::No,
-            _ if is_sweep => Rest::UntilWork,
+            _ if self.is_settled() => Rest::UntilWork,
             _ => Rest::UntilSweep,
         };
         self.hand_out(claimed);
         Ok(rest)
+    }
+
+    /// Whether nobody can come late any more.
+    fn is_settled(&self) -> bool {
+        let now = Instant::now();
+        let unsettled =
+            self.lanes.iter().flatten().map(|lane| self.shared.ground.fronts.unsettled(*lane, now));
+        unsettled.into_iter().all(|(low, high)| low == high)
+    }
+
+    /// Looks for those who came late to a place that was passed by.
+    async fn look_behind(&mut self) -> Result<()> {
+        let now = Instant::now();
+        let (ground, lanes): (_, Vec<i64>) = (&self.shared.ground, self.lanes.concat());
+        if !ground.fronts.is_look_due(&lanes, now) {
+            return Ok(());
+        }
+        if now >= self.sweep_all_at {
+            self.sweep_all_at = now + SWEEP_ALL_EVERY;
+            // It may take long, and must keep nobody from working.
+            let (shared, desk, lanes) = (self.shared.clone(), self.desk.clone(), lanes.clone());
+            tokio::spawn(async move {
+                look_from_front(&shared, lanes).await;
+                desk.freed.notify_one();
+            });
+        }
+        let look =
+            async |tx: Tx, (ground, lanes): (Arc<Ground>, Vec<i64>)| look_behind(&ground, &tx, &lanes).await;
+        Ok(ground.store.read_with((ground.clone(), lanes), look).await?)
     }
 
     /// A claim may have been committed without anybody having heard of it.
@@ -285,13 +304,14 @@ impl Attendant {
             Rest::For(wait) => self.shared.pause(wait).await,
             Rest::UntilWork | Rest::UntilSweep => {
                 let until = match rest {
-                    Rest::UntilSweep => self.sweep_at.saturating_duration_since(Instant::now()),
+                    Rest::UntilSweep => fronts::LOOK_EVERY,
                     _ => LOOK_AGAIN,
                 };
                 tokio::select! {
                     _ = self.work.woken(until) => {}
                     is_new = self.new_lanes.woken(until) => *are_lanes_known &= !is_new,
-                    () = self.nudge.notified() => {}
+                    // The keeper has seen something, wherever that is.
+                    () = self.nudge.notified() => look_from_front(&self.shared, self.lanes.concat()).await,
                     // What ended since the claim has left room for others, and a last look gives back what they may use.
                     () = freed => *are_lanes_known &= !self.is_probing,
                     () = self.shared.stopped() => {}
@@ -299,6 +319,20 @@ impl Attendant {
                 }
             }
         }
+    }
+}
+
+/// Looks for what was left behind anywhere.
+async fn look_from_front(shared: &Shared, lanes: Vec<i64>) {
+    let look = async |tx: Tx, (ground, lanes): (Arc<Ground>, Vec<i64>)| {
+        for lane in lanes {
+            let reached = ground.reached(&[lane]);
+            look_between(&ground, &tx, lane, (0, reached)).await?;
+        }
+        Ok(())
+    };
+    if let Err(error) = shared.ground.store.read_with((shared.ground.clone(), lanes), look).await {
+        tracing::warn!(%error, "looking for what came very late failed");
     }
 }
 

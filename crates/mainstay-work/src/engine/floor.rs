@@ -34,7 +34,7 @@ pub(super) struct Execution {
     /// How long it may take, and until when that is. A mutation's time is its transaction's.
     limit: Option<(Duration, Instant)>,
     /// What its end is told with, until somebody has told it.
-    ticket: Mutex<Option<Box<Ticket>>>,
+    ticket: Mutex<Option<Ticket>>,
     /// How often its function was entered and left: odd while it has a thread.
     turns: AtomicU64,
     /// As the watchman saw it last.
@@ -58,10 +58,10 @@ impl Execution {
     /// One that begins now and may take so long.
     pub(super) fn of_action(cancel: Cancel, ticket: Ticket, timeout: Duration) -> Self {
         let until = Instant::now().checked_add(timeout);
-        Self::new(cancel, Some(Box::new(ticket)), until.map(|until| (timeout, until)))
+        Self::new(cancel, Some(ticket), until.map(|until| (timeout, until)))
     }
 
-    fn new(cancel: Cancel, ticket: Option<Box<Ticket>>, limit: Option<(Duration, Instant)>) -> Self {
+    fn new(cancel: Cancel, ticket: Option<Ticket>, limit: Option<(Duration, Instant)>) -> Self {
         let (turns, turns_seen) = (AtomicU64::new(0), AtomicU64::new(0));
         Self {
             cancel,
@@ -87,7 +87,7 @@ impl Execution {
         self.turns_seen.swap(turns, Ordering::Relaxed) == turns && turns % 2 == 1
     }
 
-    fn take_ticket(&self) -> Option<Box<Ticket>> {
+    fn take_ticket(&self) -> Option<Ticket> {
         self.ticket.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -111,8 +111,8 @@ impl Execution {
 }
 
 impl Ticket {
-    fn tell(self: Box<Self>, cancel: Cancel, outcome: Outcome) {
-        let Self { batch, taken, done } = *self;
+    fn tell(self, cancel: Cancel, outcome: Outcome) {
+        let Self { batch, taken, done } = self;
         let ending = Ending::new(taken, Plan::Ended(outcome), cancel).prepared();
         // Nobody to tell means that the engine is gone, and others will find out.
         let _ = done.send((batch, ending));

@@ -38,8 +38,7 @@ const BATCHES: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, 
      LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number WHERE batch.lease = $1";
 const FOLD: &str =
     "DELETE FROM mainstay_pool_changes WHERE changed_at < $1 RETURNING pool, pending, started, ended";
-const FORGET_ENDED: &str = "DELETE FROM mainstay_ended WHERE id IN (SELECT id FROM mainstay_ended \
-     WHERE id < $1 AND ended_at < $2 ORDER BY id LIMIT $3)";
+const OLD: &str = "SELECT id FROM mainstay_ended WHERE id < $1 AND ended_at < $2 ORDER BY id LIMIT $3";
 const FORGET_DEDUPE: &str = "DELETE FROM mainstay_dedupe WHERE until_ms < $1";
 const FORGET_CANCELS: &str = "DELETE FROM mainstay_work_cancels WHERE asked_at < $1";
 
@@ -109,19 +108,17 @@ async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>
     // While items are taken, attendants look by themselves, and looking costs the more the longer a snapshot is open.
     let taken = shared.ground.figures.taken.get();
     let is_quiet = shared.taken.swap(taken, Ordering::Relaxed) == taken;
-    let extend = async |tx: Tx, (lease, for_ms, is_quiet): (i64, i64, bool)| {
+    let extend = async |tx: Tx, (lease, for_ms): (i64, i64)| {
         let is_ours = lease::extend(&tx, lease, for_ms).await?;
         let expired = lease::expired(&tx).await?;
         let mut pools: Vec<(i64, String)> = Vec::new();
         for row in tx.query(POOLS, &[]).await? {
             pools.push((row.get(0)?, row.get(1)?));
         }
-        let ready = if is_quiet { tx.query(READY, &[]).await? } else { Vec::new() };
-        let ready = ready.iter().map(|row| row.get(0)).collect::<mainstay_store::Result<Vec<i64>>>()?;
-        Ok((is_ours, expired, pools, ready))
+        Ok((is_ours, expired, pools))
     };
-    let (is_ours, expired, pools, ready) =
-        shared.ground.store.transact_with((lease, shared.ground.lease_ms, is_quiet), extend).await?;
+    let (is_ours, expired, pools) =
+        shared.ground.store.transact_with((lease, shared.ground.lease_ms), extend).await?;
     if !is_ours {
         return Err(Error::LeaseLost(lease));
     }
@@ -137,9 +134,21 @@ async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>
             Err(error) => tracing::error!(%error, lease, "taking back the work of a lease failed"),
         }
     }
-    see_to(shared, pools, &ready, tasks);
+    see_to(shared, pools, &[], tasks);
     ask(shared).await;
+    if is_quiet {
+        see_to(shared, Vec::new(), &ready(shared).await, tasks);
+    }
     Ok(())
+}
+
+/// Pools that have something to do, looked at from the very front. It may take long, so nothing depends on it.
+async fn ready(shared: &Shared) -> Vec<i64> {
+    let read = async |tx: Tx| tx.query(READY, &[]).await?.iter().map(|row| row.get(0)).collect();
+    shared.ground.store.read(read).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "looking for what waits failed");
+        Vec::new()
+    })
 }
 
 /// Lets every pool have an attendant, and tells those who have something to do.
@@ -259,7 +268,8 @@ pub(crate) async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<boo
     let oldest =
         uuid::Builder::from_unix_timestamp_millis(before.max(0).cast_unsigned(), &[0; 10]).into_uuid();
     let params = params![&oldest.as_bytes()[..], before, FORGET_AT_ONCE as i64];
-    let forgotten = tx.execute(FORGET_ENDED, params).await?;
+    let forget = format!("DELETE FROM mainstay_ended WHERE {}", ground.among("id", OLD));
+    let forgotten = tx.execute(&forget, params).await?;
     tx.execute(FORGET_DEDUPE, params![now_ms]).await?;
     tx.execute(FORGET_CANCELS, params![now_ms - 24 * 3_600_000]).await?;
     Ok(forgotten == FORGET_AT_ONCE)

@@ -15,8 +15,9 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 const NEXT: &str = "SELECT min(due_at) FROM mainstay_work WHERE state = 1";
-const TAKE: &str = "DELETE FROM mainstay_work WHERE place IN (SELECT place FROM mainstay_work \
-     WHERE state = 1 AND due_at <= $1 ORDER BY due_at LIMIT 1000) RETURNING place, id, pool, lane, due_at, work_key, item";
+const DUE: &str =
+    "SELECT place FROM mainstay_work WHERE state = 1 AND due_at <= $1 ORDER BY due_at LIMIT 1000";
+const COLUMNS: &str = "place, id, pool, lane, due_at, work_key, item";
 
 /// Watches the clock until the engine stops.
 pub(super) async fn watch(shared: Arc<Shared>) {
@@ -60,7 +61,8 @@ pub(crate) async fn make_ready(ground: &Ground, tx: &Tx) -> mainstay_store::Resu
     tx.lock("mainstay.work.time").await?;
     let now_ms = ground.now_ms(tx).await?;
     let mut due = Vec::new();
-    for row in tx.query(TAKE, params![now_ms]).await? {
+    let take = format!("DELETE FROM mainstay_work WHERE {} RETURNING {COLUMNS}", ground.among("place", DUE));
+    for row in tx.query(&take, params![now_ms]).await? {
         due.push((row.get::<i64>(4)?, row.get::<i64>(0)?, row));
     }
     due.sort_unstable_by_key(|(due_at, place, _)| (*due_at, *place));

@@ -373,7 +373,8 @@ impl World {
         let take = move |tx: Tx, ground: Arc<Ground>| async move {
             let number = ground.directory.pool(&tx, POOLS[pool].0).await??;
             let lanes = Directory::lanes_of(&tx, number, |function| function != cannot).await?;
-            let wish = Wish { pool: number, lease, lanes: Arc::new(Group::all(lanes)), running, most };
+            let wish =
+                Wish { pool: number, lease, lanes: Arc::new(Group::all(&ground, &lanes)), running, most };
             claim(&ground, &tx, &wish).await
         };
         let claimed = self.work.store().transact_with(self.ground.clone(), take).await;
