@@ -33,6 +33,8 @@ struct Front {
     reached: i64,
     /// Where it was before, the oldest first; the first one is the only one that may be older than [`BACK`].
     passed: VecDeque<(Instant, i64)>,
+    /// When something was last taken.
+    taken_at: Option<Instant>,
     /// When somebody may look behind again.
     look_at: Option<Instant>,
 }
@@ -40,7 +42,11 @@ struct Front {
 impl Front {
     /// Nobody comes late to a place up to this one, but for those who take very long.
     fn settled(&mut self, now: Instant) -> i64 {
-        let is_old = |(at, _): &(Instant, i64)| now.saturating_duration_since(*at) >= BACK;
+        let is_long_ago = |at: Instant| now.saturating_duration_since(at) >= BACK;
+        if self.taken_at.is_some_and(is_long_ago) {
+            return self.reached;
+        }
+        let is_old = |(at, _): &(Instant, i64)| is_long_ago(*at);
         while self.passed.get(1).is_some_and(is_old) {
             self.passed.pop_front();
         }
@@ -87,6 +93,7 @@ impl Fronts {
         for lane in lanes {
             let front = fronts.entry(*lane).or_default();
             front.reached = front.reached.max(place);
+            front.taken_at = Some(now);
             let is_due = |(at, _): &(Instant, i64)| now.saturating_duration_since(*at) >= STEP;
             if front.passed.back().is_none_or(is_due) {
                 front.passed.push_back((now, front.reached));
@@ -143,6 +150,15 @@ mod tests {
         assert_eq!(fronts.reached(&[1, 3]), 0, "nothing of the third was taken");
         assert_eq!(fronts.unsettled(1, at(99)), (700, 1_000));
         assert_eq!(fronts.unsettled(1, at(200)), (1_000, 1_000), "nothing was passed by since");
+    }
+
+    #[test]
+    fn a_lane_is_settled_however_little_time_was_between_the_last_claims() {
+        let (fronts, began) = (Fronts::default(), Instant::now());
+        fronts.advance(&[1], 10, began);
+        fronts.advance(&[1], 20, began + STEP / 2);
+        assert_eq!(fronts.unsettled(1, began + BACK), (10, 20));
+        assert_eq!(fronts.unsettled(1, began + BACK + STEP), (20, 20), "or an idle node would look for ever");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Every claim has a lease of its own, whose number is the token for all that is done about it.
 
-use crate::claim::{Group, Held, MAX_CLAIM, Taken, Wish, claim, is_any_ready, read, unpack};
+use crate::claim::{Group, Held, Taken, Wish, claim, is_any_ready, read, unpack};
 use crate::directory::{Directory, pool_topic};
 use crate::engine::{canceled_ones, reap_in};
 use crate::enqueue::{parse, text};
@@ -27,6 +27,8 @@ use uuid::Uuid;
 const MIN_LEASE: Duration = Duration::from_secs(1);
 /// Longest lease that can be asked for.
 const MAX_LEASE: Duration = Duration::from_secs(3_600);
+/// Most items of one claim.
+const MAX_PULLED: usize = 500;
 /// Longest wait for work.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);
 /// How long to wait for a wake-up before looking by oneself: a node may die between its commit and its wake-up.
@@ -106,8 +108,8 @@ impl Pull {
         for (number, function) in self.functions.iter().enumerate() {
             name(&format!("functions[{number}]"), function)?;
         }
-        if !(1..=MAX_CLAIM).contains(&self.most) {
-            return Err(Error::invalid("maxItems", format!("must be 1 to {MAX_CLAIM}")));
+        if !(1..=MAX_PULLED).contains(&self.most) {
+            return Err(Error::invalid("maxItems", format!("must be 1 to {MAX_PULLED}")));
         }
         if !(MIN_LEASE..=MAX_LEASE).contains(&self.lease) {
             return Err(lease_out_of_range("leaseMs"));

@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn the_story_of_a_file() {
         let refused = Refusal { code: "STORE_OWNED", message: "demo.db is held by process 7".to_owned() };
-        insta::assert_snapshot!(tell(&facts("sqlite:demo.db", Some(refused)), false), @"
+        insta::assert_snapshot!(tell(&facts("sqlite:demo.db", Some(refused)), false), @r#"
             Mainstay, what is there so far
                store    sqlite:demo.db
                commits  SQLite 3.54.0, WAL, synchronous=FULL (fsync on every commit)
@@ -277,37 +277,63 @@ mod tests {
                    2  OrderPlaced           620 µs after its append was called
                    3  OrderPlaced           930 µs after its append was called
 
-            6. Many callers at once
+            6. A call that fails is made again, and its end is told once
+               A payment is enqueued, with a mutation that is told its end. The provider is away at first:
+
+                 execution 1     900 µs after it was enqueued  the payment provider is away
+                 execution 2    24.0 ms after it was enqueued  the payment provider is away
+                 execution 3    71.0 ms after it was enqueued  done
+
+               The end and the mutation's row were committed together: success, 1 row.
+
+            7. One key, one at a time, in order
+               Parcels of three customers, enqueued in turns with the customer as their key. As they were sent:
+
+                 ada    1 2
+                 bea    1 2
+
+               Up to 2 were on their way at once, and never more than 1 of one customer.
+
+            8. What fails for good is kept
+               A label cannot be printed, and trying again would not help. A dead letter keeps what is needed:
+
+                 print_label "Nowhere Lane 1"
+                 no such street, after 1 execution
+
+               Somebody mends the cause and lets it be tried again: success.
+
+            9. Many callers at once
                64 transactions one by one    64 commits   102.4 ms in all     1.6 ms a commit
                64 transactions all at once    3 commits     6.2 ms in all     2.0 ms a commit
 
                Those who wait for the writer share its next commit, 21 to a commit here:
                16.7 times as fast as one by one. A caller is answered after its commit, never before.
 
-            7. A culprit harms only itself
+            10. A culprit harms only itself
                64 transactions all at once; among them one that panics and one that waits for a timer.
 
                62 committed in 3 commits, and 62 rows are there. The two were told:
                  STORE_FOREIGN_AWAIT
                  the transaction awaited something other than its own Tx
 
-            8. A wake-up follows the commit
+            11. A wake-up follows the commit
                a transaction that was rolled back:  silence
                a transaction that committed:        woken 870 µs after the call
 
-            9. A SQLite file has one owner
+            12. A SQLite file has one owner
                A second opening of the store was told:
                  STORE_OWNED
                  demo.db is held by process 7
 
             What comes next
-               This is the ground and the ledger: one store, one kind of transaction, one log of events.
-               Work, guards, workflows and the console are built on them. To go on:
+               This is the ground, the ledger and the workshop: one store, one kind of transaction, one log of events, and work.
+               Guards, workflows and the console are built on them. To go on:
                  README.md                        what Mainstay is, the library, and the server with curl
                  docs/concepts/events.md          the log: conditions, conflicts, reading, following
+                 docs/concepts/work.md            work: functions, pools, keys, retries, timers, crons
                  docs/reference/cli.md            every verb
                  docs/errors/README.md            every error code, and what to do about it
-            ");
+            "#);
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn its_work_is_what_it_claims() {
     assert_eq!(work["parcels"]["atOnceOfOne"], 1);
     assert_eq!(
         (&work["letter"]["error"], &work["letter"]["attempts"], &work["letter"]["triedAgain"]),
-        (&"PERMANENT: no such street".into(), &1.into(), &"success".into())
+        (&"permanentServiceError: no such street".into(), &1.into(), &"success".into())
     );
 }
 

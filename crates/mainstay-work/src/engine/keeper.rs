@@ -48,9 +48,14 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
     let mut pools = shared.ground.store.listen(pools_topic());
     let mut look = shared.look.subscribe();
     let mut tidied = Instant::now();
+    let mut looked: Option<Instant> = None;
     while !shared.is_stopping() {
         let lease = shared.lease.load(Ordering::Acquire);
-        if let Err(error) = round(&shared, lease, &tasks).await {
+        let is_look_due = looked.is_none_or(|at| at.elapsed() >= 3 * shared.extend_every());
+        if is_look_due {
+            looked = Some(Instant::now());
+        }
+        if let Err(error) = round(&shared, lease, is_look_due, &tasks).await {
             shared.recover(lease, &error, "keeping the lease").await;
             continue;
         }
@@ -77,7 +82,7 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
                 // A new pool has no attendant yet.
                 _ = pools.woken(left) => {}
                 () = shared.stopped() => {}
-                _ = look.changed() => {}
+                _ = look.changed() => looked = None,
             }
             break;
         }
@@ -104,10 +109,15 @@ async fn tidy_up(shared: &Shared) -> mainstay_store::Result<bool> {
     }
 }
 
-async fn round(shared: &Arc<Shared>, lease: i64, tasks: &Weak<Mutex<JoinSet<()>>>) -> Result<(), Error> {
+async fn round(
+    shared: &Arc<Shared>,
+    lease: i64,
+    is_look_due: bool,
+    tasks: &Weak<Mutex<JoinSet<()>>>,
+) -> Result<(), Error> {
     // While items are taken, attendants look by themselves, and looking costs the more the longer a snapshot is open.
     let taken = shared.ground.figures.taken.get();
-    let is_quiet = shared.taken.swap(taken, Ordering::Relaxed) == taken;
+    let is_quiet = is_look_due && shared.taken.swap(taken, Ordering::Relaxed) == taken;
     let extend = async |tx: Tx, (lease, for_ms): (i64, i64)| {
         let is_ours = lease::extend(&tx, lease, for_ms).await?;
         let expired = lease::expired(&tx).await?;
