@@ -122,6 +122,7 @@ impl Attendant {
                 }
             }
             let claiming = async {
+                self.look_behind().await?;
                 self.claim_probe(lease).await?;
                 self.claim(lease).await
             };
@@ -179,12 +180,11 @@ impl Attendant {
         let running = self.desk.running.load(Ordering::Acquire);
         let most = self.at_once.saturating_sub(running).min(MAX_CLAIM);
         if self.lanes.is_empty() {
-            return Ok(Rest::UntilWork);
+            return Ok(self.rest_of_lanes());
         }
         if most == 0 {
             return Ok(Rest::UntilFreed);
         }
-        self.look_behind().await?;
         let claimed = self.take(lease, &self.lanes, running, most).await?;
         if let Some(settings) = &claimed.settings {
             self.at_once = settings.max_parallelism as usize;
@@ -192,25 +192,31 @@ impl Attendant {
         let rest = match claimed.wait_ms {
             Some(wait_ms) if !claimed.is_more => Rest::For(Duration::from_millis(wait_ms as u64)),
             _ if claimed.is_more => Rest::No,
-            _ if self.is_settled() => Rest::UntilWork,
-            _ => Rest::UntilSweep,
+            _ => self.rest_of_lanes(),
         };
         self.hand_out(claimed);
         Ok(rest)
     }
 
-    /// Whether nobody can come late any more.
-    fn is_settled(&self) -> bool {
+    /// All lanes that something may be taken from.
+    fn all_lanes(&self) -> Vec<i64> {
+        self.lanes.iter().chain(&self.probe_lanes).flatten().copied().collect()
+    }
+
+    /// How long to rest when nothing is left: not long while somebody may come late.
+    fn rest_of_lanes(&self) -> Rest {
         let now = Instant::now();
-        let unsettled =
-            self.lanes.iter().flatten().map(|lane| self.shared.ground.fronts.unsettled(*lane, now));
-        unsettled.into_iter().all(|(low, high)| low == high)
+        let is_settled = |lane: i64| {
+            let (low, high) = self.shared.ground.fronts.unsettled(lane, now);
+            low == high
+        };
+        if self.all_lanes().into_iter().all(is_settled) { Rest::UntilWork } else { Rest::UntilSweep }
     }
 
     /// Looks for those who came late to a place that was passed by.
     async fn look_behind(&mut self) -> Result<()> {
         let now = Instant::now();
-        let (ground, lanes): (_, Vec<i64>) = (&self.shared.ground, self.lanes.concat());
+        let (ground, lanes) = (&self.shared.ground, self.all_lanes());
         if !ground.fronts.is_look_due(&lanes, now) {
             return Ok(());
         }
@@ -311,7 +317,7 @@ impl Attendant {
                     _ = self.work.woken(until) => {}
                     is_new = self.new_lanes.woken(until) => *are_lanes_known &= !is_new,
                     // The keeper has seen something, wherever that is.
-                    () = self.nudge.notified() => look_from_front(&self.shared, self.lanes.concat()).await,
+                    () = self.nudge.notified() => look_from_front(&self.shared, self.all_lanes()).await,
                     // What ended since the claim has left room for others, and a last look gives back what they may use.
                     () = freed => *are_lanes_known &= !self.is_probing,
                     () = self.shared.stopped() => {}
@@ -337,12 +343,7 @@ async fn look_from_front(shared: &Shared, lanes: Vec<i64>) {
 }
 
 /// Lets an action run if its circuit lets it, and tells both how it ended.
-async fn act(
-    execution: Arc<Execution>,
-    run: Arc<ActionBody>,
-    call: Call,
-    circuit: Option<Arc<dyn Circuit>>,
-) {
+async fn act(execution: Arc<Execution>, run: Arc<ActionBody>, call: Call, circuit: Option<Arc<dyn Circuit>>) {
     // Also when what is left of the function panics as it is dropped.
     let _leaving = Leaving(execution.clone());
     let cancel = &execution.cancel;
@@ -369,7 +370,8 @@ async fn act(
     if let Some(admitted) = admitted {
         match &ended {
             _ if cancel.is_late() => {
-                admitted.record(Ended::Failed(&Failure::new(Class::NetworkTimeout, "it did not return in time")));
+                admitted
+                    .record(Ended::Failed(&Failure::new(Class::NetworkTimeout, "it did not return in time")));
             }
             Some(ended) => admitted.record(ended.into()),
             None => {}

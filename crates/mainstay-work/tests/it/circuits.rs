@@ -4,7 +4,7 @@ use mainstay_core::circuit::{Circuit as _, Gate};
 use mainstay_core::trace::TraceContext;
 use mainstay_guards::circuits::{self, Circuit, Circuits, Force, Settings, State};
 use mainstay_store::Store;
-use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_testkit::stores::{Kind, Place, for_each_kind, for_each_store};
 use mainstay_testkit::time::VirtualTime;
 use mainstay_work::egress::Egress;
 use mainstay_work::http::{HttpConfig, HttpFunction};
@@ -245,6 +245,69 @@ fn an_item_that_was_taken_before_its_circuit_opened_is_postponed_and_spends_no_a
         let ended = work.wait_for(&ids[0], PATIENCE).await.unwrap();
         assert_eq!((ended.native, ended.attempts), (Native::Success, 1));
         engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+/// Places are given out before they are committed, so an item may come to be behind what was taken already.
+#[test]
+fn an_item_that_came_late_is_the_probe_when_it_is_the_only_one() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let (store, time, circuits) = open(&place).await;
+        let circuit =
+            circuits.circuit_with("provider", Settings::consecutive(1, 30_000, 1).unwrap()).unwrap();
+        let service = Service::new(true);
+        let functions = service.functions().behind("charge", Arc::new(circuit.clone()));
+        let (work, engine) = start(&store, functions, 4).await;
+        // Its lane is there from then on, and nobody waits for whoever makes it.
+        let usual = enqueue(&work, 1).await;
+        work.wait_for(&usual[0], PATIENCE).await.unwrap();
+        service.is_well.store(false, Ordering::SeqCst);
+        let (mut client, line) = tokio_postgres::connect(place.url(), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(line);
+        let transaction = client.transaction().await.unwrap();
+        let late = NewWork::new(POOL, "charge", &1_u32).unwrap();
+        let enqueue_late = async |tx| Ok(work.enqueue_in(&tx, [late])?.work_ids().to_vec());
+        let lent = store.lend(&transaction, enqueue_late).await.unwrap();
+        let once =
+            NewWork::new(POOL, "charge", &2_u32).unwrap().retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap());
+        let first = work.enqueue(once).await.unwrap();
+        work.wait_for(&first.work_id, PATIENCE).await.unwrap();
+        until(&circuit, Gate::Shut).await;
+        circuits.flush().await.unwrap();
+        transaction.commit().await.unwrap();
+        let ids = lent.committed();
+        service.is_well.store(true, Ordering::SeqCst);
+        time.advance(30_000).await.unwrap();
+        circuits.look_around().await.unwrap();
+        engine.look_around();
+        let ended = work.wait_for(&ids[0], PATIENCE).await.unwrap();
+        assert_eq!((ended.native, service.calls()), (Native::Success, 3));
+        until(&circuit, Gate::Open).await;
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn a_call_that_does_not_return_in_time_is_a_failure_of_the_service() {
+    for_each_store(async |place| {
+        let (store, _time, circuits) = open(&place).await;
+        let circuit =
+            circuits.circuit_with("provider", Settings::consecutive(2, 30_000, 1).unwrap()).unwrap();
+        let functions = Functions::new()
+            .action_within(Duration::from_millis(20), "charge", |_: Call, _: u32| {
+                std::future::pending::<Result<(), Failure>>()
+            })
+            .behind("charge", Arc::new(circuit.clone()));
+        let (work, engine) = start(&store, functions, 4).await;
+        let ids = enqueue(&work, 2).await;
+        until(&circuit, Gate::Shut).await;
+        circuits.flush().await.unwrap();
+        let status = circuit.status().await.unwrap();
+        assert_eq!((status.state, status.failure_count), (State::Open, 2));
+        for id in &ids {
+            assert!(work.status(id).await.unwrap().unwrap().attempts <= 1);
+        }
+        engine.stop(Duration::ZERO).await.unwrap();
     });
 }
 

@@ -4,9 +4,11 @@ use super::directory::{Directory, Named, find};
 use crate::Result;
 use mainstay_core::limits::{Account, Decision, State, Verb};
 use mainstay_core::random::Random;
-use mainstay_store::{Bulk, Hold, Row, Store, Tx, Value};
+use mainstay_store::{Bulk, Column, Hold, Row, Store, Tx, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
+
+const BUDGET: [Column; 5] = [Column::Text, Column::Int, Column::Int, Column::Int, Column::Int];
 
 /// In the order of ids, so that transactions of several nodes that want the same budgets wait for each other, and
 /// never in a circle.
@@ -19,7 +21,7 @@ static PUT_NEW: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::insert(
         "INSERT INTO mainstay_budgets (id, version, missing, at_ms, blocked_until) VALUES {rows} \
          ON CONFLICT (id) DO NOTHING",
-        5,
+        &BUDGET,
     )
 });
 static PUT: LazyLock<Bulk> = LazyLock::new(|| {
@@ -27,7 +29,7 @@ static PUT: LazyLock<Bulk> = LazyLock::new(|| {
         "INSERT INTO mainstay_budgets (id, version, missing, at_ms, blocked_until) VALUES {rows} \
          ON CONFLICT (id) DO UPDATE SET version = excluded.version, missing = excluded.missing, \
          at_ms = excluded.at_ms, blocked_until = excluded.blocked_until",
-        5,
+        &BUDGET,
     )
 });
 static REMOVE: LazyLock<Bulk> =
