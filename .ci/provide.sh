@@ -12,6 +12,7 @@ provide_all() {
     provide_component rustfmt
     provide_component clippy
     provide_postgres
+    provide_redis
 }
 
 # --- C compiler and linker ---------------------------------------------------------------------------------------
@@ -127,50 +128,63 @@ pg_newest() {
 
 # No cluster of the system is made or started: its port, data and running service are none of our business.
 pg_install_in_system() {
-    local version conf=/etc/postgresql-common/createcluster.d/mainstay-test.conf rc=/usr/sbin/policy-rc.d
-    local own_rc='' status=0
+    local version conf=/etc/postgresql-common/createcluster.d/mainstay-test.conf status=0
     apt_ready || return 1
     version=$(pg_newest) || { say "the package lists know no postgresql-NN from $pg_oldest on"; return 1; }
     as_root mkdir -p "${conf%/*}" && echo 'create_main_cluster = false' | as_root tee "$conf" > /dev/null
-    if [ ! -e $rc ]; then
-        own_rc=yes
-        printf '#!/bin/sh\nexit 101\n' | as_root tee $rc > /dev/null && as_root chmod 755 $rc
-    fi
     # The client package owns part of the same folder; --reinstall brings back files that someone removed.
-    system_install --reinstall "postgresql-$version" "postgresql-client-$version" || status=1
+    system_install_unstarted --reinstall "postgresql-$version" "postgresql-client-$version" || status=1
     as_root rm -f "$conf"
-    [ -z "$own_rc" ] || as_root rm -f $rc
     return $status
 }
 
 # Unpacks the server and whatever it needs that is not installed, with package lists of our own.
 pg_unpack() {
-    local home="$tools/postgres" root="$tools/postgres/root" version libraries program packages
-    command -v apt-get > /dev/null && command -v dpkg > /dev/null || return 1
+    local home="$tools/postgres" version
+    own_apt || return 1
     say "unpacking PostgreSQL into $home instead"
-    rm -rf "$home"
-    mkdir -p "$root" "$home/bin" "$home/debs" "$scratch/apt/lists/partial" "$scratch/apt/cache/archives/partial"
-    local apt=(-o "Dir::State::lists=$scratch/apt/lists" -o "Dir::Cache=$scratch/apt/cache" -o Debug::NoLocking=1)
-    [ "$(id -u)" != 0 ] || apt+=(-o APT::Sandbox::User=root)
-
-    quietly apt-get -qq "${apt[@]}" update || return 1
     version=$(pg_newest "${apt[@]}") || { say "the package lists know no postgresql-NN from $pg_oldest on"; return 1; }
-    mapfile -t packages < <(apt-get "${apt[@]}" install --simulate --reinstall --no-install-recommends \
-        "postgresql-$version" "postgresql-client-$version" | sed -n 's/^Inst \([^ ]*\) .*/\1/p')
-    [ "${#packages[@]}" -gt 0 ] || return 1
-    say "fetching ${packages[*]}"
-    (cd "$home/debs" && quietly apt-get -qq "${apt[@]}" download "${packages[@]}") || return 1
-    for program in "$home"/debs/*.deb; do
-        dpkg -x "$program" "$root" || return 1
-    done
-    rm -rf "$home/debs"
+    unpack "$home" "usr/lib/postgresql/$version/bin" "postgresql-$version" "postgresql-client-$version"
+}
 
-    # The libraries are found through wrappers, so that they do not reach cargo, rustc and the tests.
-    libraries=$(find "$root" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:)
-    for program in "$root/usr/lib/postgresql/$version/bin"/*; do
-        printf '#!/bin/sh\nLD_LIBRARY_PATH="%s" exec "%s" "$@"\n' "$libraries" "$program" > "$home/bin/${program##*/}"
-        chmod 755 "$home/bin/${program##*/}"
+# --- Redis -------------------------------------------------------------------------------------------------------
+
+redis_oldest=7
+
+redis_works() {
+    local version
+    version=$("$1" --version 2> /dev/null) || return 1
+    version=${version#*v=}
+    version=${version%%[!0-9]*}
+    [ "${version:-0}" -ge "$redis_oldest" ]
+}
+
+redis_find() {
+    local program
+    for program in "$(command -v redis-server || echo /nowhere)" "$tools/redis/bin/redis-server"; do
+        if redis_works "$program"; then
+            export MAINSTAY_REDIS_SERVER=$program
+            return
+        fi
     done
+    return 1
+}
+
+provide_redis() {
+    if [ -n "${MAINSTAY_REDIS_SERVER:-}" ]; then
+        redis_works "$MAINSTAY_REDIS_SERVER" && return
+        fail "MAINSTAY_REDIS_SERVER=$MAINSTAY_REDIS_SERVER is no working redis-server of version $redis_oldest or newer." \
+            "Point it at such a program, or unset it."
+    fi
+    redis_find && return
+    say "installing Redis: the tests start servers of their own, on free ports and in temp folders"
+    system_install_unstarted redis-server && hash -r && redis_find && return
+    own_apt && unpack "$tools/redis" usr/bin redis-server redis-tools && redis_find && return
+    rm -rf "$tools/redis"
+    fail "no Redis $redis_oldest or newer." \
+        "The Debian package redis-server could neither be installed nor unpacked from here (see above)." \
+        "Install it as root: apt-get install redis-server" \
+        "or set MAINSTAY_REDIS_SERVER to a redis-server."
 }
 
 # --- packages ----------------------------------------------------------------------------------------------------
@@ -198,6 +212,56 @@ apt_ready() {
 system_install() {
     apt_ready || return 1
     quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@"
+}
+
+# Installs packages whose services are none of our business: nothing of them is started.
+system_install_unstarted() {
+    local rc=/usr/sbin/policy-rc.d own_rc='' status=0
+    apt_ready || return 1
+    if [ ! -e $rc ]; then
+        own_rc=yes
+        printf '#!/bin/sh\nexit 101\n' | as_root tee $rc > /dev/null && as_root chmod 755 $rc
+    fi
+    system_install "$@" || status=1
+    [ -z "$own_rc" ] || as_root rm -f $rc
+    return $status
+}
+
+apt=()
+
+# Options for an apt with package lists of our own, brought up to date once.
+own_apt() {
+    command -v apt-get > /dev/null && command -v dpkg > /dev/null || return 1
+    [ ${#apt[@]} -eq 0 ] || return 0
+    mkdir -p "$scratch/apt/lists/partial" "$scratch/apt/cache/archives/partial"
+    apt=(-o "Dir::State::lists=$scratch/apt/lists" -o "Dir::Cache=$scratch/apt/cache" -o Debug::NoLocking=1)
+    [ "$(id -u)" != 0 ] || apt+=(-o APT::Sandbox::User=root)
+    quietly apt-get -qq "${apt[@]}" update || { apt=(); return 1; }
+}
+
+# Unpacks packages, and whatever they need that is not installed, into a folder: its bin holds the programs that the
+# packages have in the folder that is named second.
+unpack() {
+    local home=$1 root=$1/root programs=$2 libraries program packages
+    shift 2
+    rm -rf "$home"
+    mkdir -p "$root" "$home/bin" "$home/debs"
+    mapfile -t packages < <(apt-get "${apt[@]}" install --simulate --reinstall --no-install-recommends "$@" |
+        sed -n 's/^Inst \([^ ]*\) .*/\1/p')
+    [ "${#packages[@]}" -gt 0 ] || return 1
+    say "fetching ${packages[*]}"
+    (cd "$home/debs" && quietly apt-get -qq "${apt[@]}" download "${packages[@]}") || return 1
+    for program in "$home"/debs/*.deb; do
+        dpkg -x "$program" "$root" || return 1
+    done
+    rm -rf "$home/debs"
+
+    # The libraries are found through wrappers, so that they do not reach cargo, rustc and the tests.
+    libraries=$(find "$root" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:)
+    for program in "$root/$programs"/*; do
+        printf '#!/bin/sh\nLD_LIBRARY_PATH="%s" exec "%s" "$@"\n' "$libraries" "$program" > "$home/bin/${program##*/}"
+        chmod 755 "$home/bin/${program##*/}"
+    done
 }
 
 # Shows what a command printed only when it failed.

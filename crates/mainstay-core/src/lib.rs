@@ -11,6 +11,7 @@ pub mod failpoints;
 pub mod failure;
 pub mod ids;
 pub mod keys;
+pub mod limits;
 pub mod measure;
 pub mod query;
 pub mod random;

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "postgres")]
 use crate::tx::Link;
-use crate::{Result, Row, Tx, Value};
+use crate::{Hold, Result, Row, Tx, Value};
 use futures_util::future::try_join_all;
 
 /// How many rows one statement takes. Few sizes, so that few statements are prepared.
@@ -103,6 +103,13 @@ impl Bulk {
             return tx.query(text, values).await;
         }
         let queries = self.pieces(values).map(|(text, piece)| tx.query(text, piece));
+        Ok(try_join_all(queries).await?.into_iter().flatten().collect())
+    }
+
+    /// As [`query`](Self::query), and holds the rows until the transaction ends, in the order of `values` and within a
+    /// piece as the statement orders them.
+    pub async fn query_holding(&self, tx: &Tx, values: &[Value], hold: Hold) -> Result<Vec<Row>> {
+        let queries = self.pieces(values).map(|(text, piece)| tx.query_holding(text, piece, hold));
         Ok(try_join_all(queries).await?.into_iter().flatten().collect())
     }
 

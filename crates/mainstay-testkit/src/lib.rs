@@ -7,5 +7,7 @@ pub mod disk;
 pub mod history;
 pub mod postgres;
 pub mod proxy;
+pub mod redis;
+mod shim;
 pub mod stores;
 pub mod time;

@@ -170,10 +170,19 @@ impl Noted {
         receipt
     }
 
+    /// Notes an item whose id is known already.
+    pub(crate) fn add_as(&self, new: NewWork, id: Uuid) {
+        let Now { depth, author } = *self.now();
+        self.add_entry(Entry { new, id, depth, author, completes: None });
+    }
+
     /// Notes the telling of an item's end.
     pub(crate) fn add_telling(&self, new: NewWork, depth: u32, completes: String) {
         let id = self.ground.ids.uuid();
-        let entry = Entry { new, id, depth, author: None, completes: Some(completes) };
+        self.add_entry(Entry { new, id, depth, author: None, completes: Some(completes) });
+    }
+
+    fn add_entry(&self, entry: Entry) {
         self.items.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
         let receipt = (1, Receipt::default());
         self.receipts.lock().unwrap_or_else(PoisonError::into_inner).push(receipt);

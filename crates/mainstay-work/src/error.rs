@@ -1,5 +1,6 @@
 //! What can go wrong with work, and the register of its codes.
 
+use mainstay_core::circuit::Rejected;
 use mainstay_core::codes::ErrorCode;
 use std::sync::Arc;
 
@@ -82,6 +83,9 @@ pub enum Error {
     /// No such cron was declared.
     #[error("there is no cron {0:?}")]
     UnknownCron(String),
+    /// The circuit that the run was to be behind is open.
+    #[error(transparent)]
+    CircuitOpen(Rejected),
 }
 
 impl Error {
@@ -106,6 +110,7 @@ impl Error {
             Self::LeaseLost(_) => &LEASE_LOST,
             Self::NotHeld { .. } => &WORK_NOT_HELD,
             Self::UnknownCron(_) => &UNKNOWN_CRON,
+            Self::CircuitOpen(_) => mainstay_guards::circuits::open_code(),
         }
     }
 

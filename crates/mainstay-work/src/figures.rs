@@ -13,6 +13,8 @@ pub struct Figures {
     pub failed: Counter,
     /// Items that were cancelled.
     pub canceled: Counter,
+    /// Items that wait because a circuit was open when they were to begin.
+    pub postponed: Counter,
     /// Leases of others that were over and whose work was taken back.
     pub reaped: Counter,
     /// Times that this process lost its own lease.
@@ -38,6 +40,7 @@ impl Measured for Figures {
             ("work_succeeded", "Executions that returned.", &self.succeeded),
             ("work_failed", "Executions that failed.", &self.failed),
             ("work_canceled", "Items that were cancelled.", &self.canceled),
+            ("work_postponed", "Items that wait because a circuit was open.", &self.postponed),
             ("work_leases_reaped", "Leases of others that were over.", &self.reaped),
             ("work_leases_lost", "Times that this process lost its lease.", &self.lost),
             ("work_store_failures", "Times that the store failed under the engine.", &self.store_failures),

@@ -4,6 +4,7 @@
 //! any transaction and may do what it likes; its end is recorded exactly once, but it may have run more often.
 
 use crate::MAX_VALUE_BYTES;
+use mainstay_core::circuit::{Circuit, Gate};
 use mainstay_core::failure::{Class, Failure};
 use mainstay_core::trace::TraceContext;
 use mainstay_store::Tx;
@@ -68,6 +69,11 @@ impl Cancel {
     /// Whether somebody cancelled it.
     pub(crate) fn is_canceled(&self) -> bool {
         self.0.0.load(Ordering::Acquire) == CANCELED
+    }
+
+    /// Whether its time was up.
+    pub(crate) fn is_late(&self) -> bool {
+        self.0.0.load(Ordering::Acquire) == LATE
     }
 
     /// Ready when it is to stop.
@@ -160,7 +166,7 @@ impl Function {
 
 /// The functions that a node can run, by name.
 #[derive(Clone, Default)]
-pub struct Functions(BTreeMap<String, Function>);
+pub struct Functions(BTreeMap<String, Function>, BTreeMap<String, Arc<dyn Circuit>>);
 
 impl Functions {
     /// None yet.
@@ -241,6 +247,28 @@ impl Functions {
         };
         self.0.insert(name.into(), Function { body: Body::Mutation(Arc::new(body)), check: checking::<A>() });
         self
+    }
+
+    /// Puts a circuit before an action: while it is open, items wait and spend no attempts, and the first one that is
+    /// taken afterwards is the probe.
+    pub fn behind(mut self, name: impl Into<String>, circuit: Arc<dyn Circuit>) -> Self {
+        self.1.insert(name.into(), circuit);
+        self
+    }
+
+    /// The circuit before a function.
+    pub(crate) fn circuit(&self, name: &str) -> Option<&Arc<dyn Circuit>> {
+        self.1.get(name)
+    }
+
+    /// The circuits, by the functions that they are before.
+    pub(crate) fn circuits(&self) -> impl Iterator<Item = (&str, &Arc<dyn Circuit>)> {
+        self.1.iter().map(|(name, circuit)| (name.as_str(), circuit))
+    }
+
+    /// Whether this node may carry a function out at this moment.
+    pub(crate) fn gate(&self, name: &str) -> Option<Gate> {
+        self.get(name).map(|_| self.circuit(name).map_or(Gate::Open, |circuit| circuit.gate()))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Function> {

@@ -8,6 +8,7 @@
 //! - Whoever lost its lease can change nothing.
 //! - What ends failed is kept, with all that is needed to try it again.
 
+mod behind;
 mod blame;
 mod claim;
 mod crons;
@@ -36,6 +37,7 @@ mod simulation;
 mod status;
 mod work;
 
+pub use behind::Started;
 pub use crons::{Cron, CronStatus, Missed};
 pub use engine::Engine;
 pub use enqueue::{Enqueued, Receipt};

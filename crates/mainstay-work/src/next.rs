@@ -8,6 +8,7 @@
 //! | canceled | ends | ends |
 //! | lost: the lease ran out | as failed, retryable: it may have done something | again at once, not counted: it did nothing |
 //! | unstarted: given back | again at once, not counted | again at once, not counted |
+//! | postponed: its circuit is open | waits, not counted | waits, not counted |
 
 use crate::functions::FunctionKind;
 use crate::item::{Item, WorkResult};
@@ -27,6 +28,10 @@ pub(crate) enum Outcome {
     Lost,
     /// It never began.
     Unstarted,
+    /// It may not begin yet.
+    Postponed {
+        after_ms: u64,
+    },
 }
 
 /// What becomes of the item.
@@ -52,6 +57,9 @@ pub(crate) fn next(
 ) -> Next {
     let failure = match (outcome, kind) {
         (Outcome::Success(return_value), _) => return Next::End(WorkResult::Success { return_value }),
+        (Outcome::Postponed { after_ms }, _) => {
+            return Next::Retry { after_ms: i64::try_from(after_ms).unwrap_or(i64::MAX) };
+        }
         (Outcome::Canceled, _) => return Next::End(WorkResult::Canceled),
         (Outcome::Unstarted, _) | (Outcome::Lost, FunctionKind::Mutation) => return Next::Again,
         (Outcome::Lost, FunctionKind::Action) => Failure::new(Class::NetworkTimeout, "lease expired"),

@@ -70,7 +70,7 @@ impl Work {
         Ok(self.enqueue(item).await?.work_id)
     }
 
-    fn run_item(
+    pub(crate) fn run_item(
         &self,
         function: &str,
         args: &(impl Serialize + ?Sized),
@@ -89,7 +89,7 @@ impl Work {
     }
 
     /// Only actions: what a mutation does is undone when it fails, and a pool tries it again just as well.
-    async fn check_action(&self, function: &str) -> Result<()> {
+    pub(crate) async fn check_action(&self, function: &str) -> Result<()> {
         let read = async |tx: Tx, (ground, function): (Arc<Ground>, String)| {
             let row = tx.query_optional(KIND, params![&function]).await?;
             drop(ground);

@@ -6,7 +6,7 @@ use crate::enqueue::{Enqueued, Receipt, check, noted};
 use crate::error::{Error, Result};
 use crate::figures::Figures;
 use crate::fronts::Fronts;
-use crate::functions::{FunctionKind, Functions};
+use crate::functions::{Function, FunctionKind, Functions};
 use crate::item::{NewWork, name};
 use crate::lease;
 use crate::pool::{Depth, Pool, PoolStatus};
@@ -137,6 +137,12 @@ impl Work {
         });
         for (function, _) in ground.functions.iter() {
             name("function", function)?;
+        }
+        for (function, _) in ground.functions.circuits() {
+            let kind = ground.functions.get(function).map(Function::kind);
+            if kind != Some(FunctionKind::Action) {
+                return Err(Error::invalid("circuit", format!("{function:?} is no action of this node")));
+            }
         }
         // The file of a store that is not shared has one owner at a time: whoever held a lease is gone.
         let is_first = !store.is_shared() && store.companion::<Opened>(None).is_none();

@@ -24,12 +24,15 @@
 //! # Features
 //! - `sqlite` (default): the embedded store, `sqlite:FILE` and `sqlite::memory:`
 //! - `postgres`: the shared store, `postgres://…`
+//! - `redis`: rate limits in Redis
 //!
 //! The rooms of the house are re-exported under their short names: [`core`], the laws, [`store`], the
-//! ground, [`events`], the ledger, and [`work`], the workshop.
+//! ground, [`events`], the ledger, [`guards`], what stands between an application and a bad day, and [`work`], the
+//! workshop.
 
 pub use mainstay_core as core;
 pub use mainstay_events as events;
+pub use mainstay_guards as guards;
 pub use mainstay_store as store;
 pub use mainstay_work as work;
 
@@ -47,8 +50,14 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../../../CONTRIBUTING.md")]
     mod contributing {}
+    #[doc = include_str!("../../../docs/concepts/circuits.md")]
+    mod circuits {}
     #[doc = include_str!("../../../docs/concepts/events.md")]
     mod events {}
+    #[doc = include_str!("../../../docs/concepts/retries.md")]
+    mod retries {}
+    #[doc = include_str!("../../../docs/concepts/limits.md")]
+    mod limits {}
     #[doc = include_str!("../../../docs/concepts/work.md")]
     mod work {}
     #[doc = include_str!("../../../docs/concepts/transactions.md")]

@@ -10,6 +10,7 @@ pub(crate) fn register() -> Register {
     let tables = [
         mainstay::store::CODES,
         mainstay::events::CODES,
+        mainstay::guards::CODES,
         mainstay::work::CODES,
         mainstay_server::CODES,
         config::CODES,

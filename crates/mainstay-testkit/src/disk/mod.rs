@@ -1,7 +1,7 @@
 //! A disk that lies, for a child process: it fails chosen writes, and it writes down what was asked of it so that
 //! the state after a power loss can be made from that.
 //!
-//! - `shim`: a small C library between the process and its disk, `shim.c`, loaded with `LD_PRELOAD`
+//! - `shim.c`: a small C library between the process and its disk, loaded with `LD_PRELOAD`
 //! - [`fault`]: which writes or syncs fail
 //! - [`trace`]: what the process did, in order
 //! - [`power_loss`]: folders as they could be found after the power went
@@ -11,18 +11,17 @@
 //! on Linux with glibc.
 
 use std::{
-    ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
 };
 
+use crate::shim::{library, preload};
 use anyhow::Context;
 
 pub mod acknowledge;
 pub mod fault;
 pub mod power_loss;
 mod random;
-mod shim;
 pub mod trace;
 mod volume;
 
@@ -31,6 +30,7 @@ pub use fault::Fault;
 pub use power_loss::{Image, PowerLoss};
 pub use trace::Operation;
 
+const SHIM: &str = include_str!("shim.c");
 const ROOT: &str = "MAINSTAY_DISK_ROOT";
 const TRACE: &str = "MAINSTAY_DISK_TRACE";
 const FAULT: &str = "MAINSTAY_DISK_FAULT";
@@ -93,7 +93,7 @@ impl Disk {
         // SQLite resolves links before it opens a file, and the shim compares text.
         let root = self.root.canonicalize();
         let root = root.with_context(|| format!("the watched folder {} must exist", self.root.display()))?;
-        command.env("LD_PRELOAD", preload(shim::library()?)).env(ROOT, root);
+        command.env("LD_PRELOAD", preload(&library("disk", SHIM)?)).env(ROOT, root);
         for (variable, path) in [(TRACE, &self.trace), (COUNT, &self.count)] {
             match path {
                 Some(path) => command.env(variable, std::path::absolute(path)?),
@@ -106,16 +106,6 @@ impl Disk {
         };
         Ok(())
     }
-}
-
-/// Ours first, then what is preloaded already.
-fn preload(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD") {
-        list.push(":");
-        list.push(others);
-    }
-    list
 }
 
 /// Reads what [`Disk::count`] has kept.

@@ -7,3 +7,4 @@ mod disk;
 mod history;
 mod postgres;
 mod proxy;
+mod redis;

@@ -13,7 +13,8 @@ use crate::next::Outcome;
 use crate::settle::{Ending, Plan, call};
 use crate::work::Ground;
 use futures_util::FutureExt;
-use mainstay_core::failure::Failure;
+use mainstay_core::circuit::{Admitted, Circuit, Ended, Gate, Rejected};
+use mainstay_core::failure::{Class, Failure};
 use mainstay_store::{Listener, Tx};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: 
         new_lanes: store.listen(lanes_topic()),
         look: shared.look.subscribe(),
         lanes: Vec::new(),
+        probe_lanes: Vec::new(),
+        is_probing: false,
         sweep_all_at: Instant::now() + SWEEP_ALL_EVERY,
         at_once: MAX_CLAIM,
         nudge,
@@ -68,6 +71,10 @@ struct Attendant {
     look: watch::Receiver<u64>,
     /// In groups of the same priority, the most urgent first.
     lanes: Vec<Vec<i64>>,
+    /// Lanes of functions whose circuits are half open: of these one item is taken, and it is the probe.
+    probe_lanes: Vec<Vec<i64>>,
+    /// Whether such an item was taken and nothing has been heard since.
+    is_probing: bool,
     /// When is to be looked from the very front.
     sweep_all_at: Instant,
     at_once: usize,
@@ -97,16 +104,29 @@ impl Attendant {
             let lease = self.shared.lease.load(Ordering::Acquire);
             // Also while there is always more to do: a new lane may be the most urgent of all.
             are_lanes_known &= !self.new_lanes.is_woken();
+            if self.look.has_changed().unwrap_or(false) {
+                self.look.mark_unchanged();
+                are_lanes_known = false;
+            }
             if !are_lanes_known {
                 match self.read_lanes().await {
-                    Ok(lanes) => (self.lanes, are_lanes_known) = (lanes, true),
+                    Ok([lanes, probe_lanes]) => {
+                        (self.lanes, self.probe_lanes) = (lanes, probe_lanes);
+                        self.is_probing = false;
+                        are_lanes_known = true;
+                    }
                     Err(error) => {
                         self.shared.recover(lease, &error, "reading the lanes").await;
                         continue;
                     }
                 }
             }
-            let rest = match self.claim(lease).await {
+            let claiming = async {
+                self.look_behind().await?;
+                self.claim_probe(lease).await?;
+                self.claim(lease).await
+            };
+            let rest = match claiming.await {
                 Ok(rest) => rest,
                 Err(error) => {
                     if matches!(&error, Error::Store(error) if error.is_outcome_unknown()) {
@@ -120,54 +140,83 @@ impl Attendant {
         }
     }
 
-    async fn read_lanes(&self) -> Result<Vec<Vec<i64>>> {
+    /// The lanes that this node may take from, and those from which it may take a probe.
+    async fn read_lanes(&self) -> Result<[Vec<Vec<i64>>; 2]> {
         let read = async |tx: Tx, (ground, pool): (Arc<Ground>, i64)| {
-            Directory::lanes_of(&tx, pool, |function| ground.functions.get(function).is_some()).await
+            let mut lanes = [Vec::new(), Vec::new()];
+            for (lanes, gate) in lanes.iter_mut().zip([Gate::Open, Gate::OneProbe]) {
+                let may = |function: &str| ground.functions.gate(function) == Some(gate);
+                *lanes = Directory::lanes_of(&tx, pool, may).await?;
+            }
+            Ok(lanes)
         };
         let context = (self.shared.ground.clone(), self.desk.pool);
         Ok(self.shared.ground.store.read_with(context, read).await?)
+    }
+
+    /// Takes one item of those whose circuits are half open. The others wait until it is known how that went, which the
+    /// circuit tells.
+    async fn claim_probe(&mut self, lease: i64) -> Result<()> {
+        let running = self.desk.running.load(Ordering::Acquire);
+        if self.probe_lanes.is_empty() || running >= self.at_once {
+            return Ok(());
+        }
+        let claimed = self.take(lease, &self.probe_lanes, running, 1).await?;
+        if !claimed.texts.is_empty() {
+            (self.probe_lanes, self.is_probing) = (Vec::new(), true);
+        }
+        self.hand_out(claimed);
+        Ok(())
+    }
+
+    async fn take(&self, lease: i64, lanes: &[Vec<i64>], running: usize, most: usize) -> Result<Claimed> {
+        let lanes = Arc::new(Group::all(&self.shared.ground, lanes));
+        let wish = Wish { pool: self.desk.pool, lease, lanes, running, most };
+        let take = async |tx: Tx, (ground, wish): (Arc<Ground>, Wish)| claim(&ground, &tx, &wish).await;
+        Ok(self.shared.ground.store.transact_with((self.shared.ground.clone(), wish), take).await?)
     }
 
     async fn claim(&mut self, lease: i64) -> Result<Rest> {
         let running = self.desk.running.load(Ordering::Acquire);
         let most = self.at_once.saturating_sub(running).min(MAX_CLAIM);
         if self.lanes.is_empty() {
-            return Ok(Rest::UntilWork);
+            return Ok(self.rest_of_lanes());
         }
         if most == 0 {
             return Ok(Rest::UntilFreed);
         }
-        self.look_behind().await?;
-        let lanes = Arc::new(Group::all(&self.shared.ground, &self.lanes));
-        let wish = Wish { pool: self.desk.pool, lease, lanes, running, most };
-        let take = async |tx: Tx, (ground, wish): (Arc<Ground>, Wish)| claim(&ground, &tx, &wish).await;
-        let claimed =
-            self.shared.ground.store.transact_with((self.shared.ground.clone(), wish), take).await?;
+        let claimed = self.take(lease, &self.lanes, running, most).await?;
         if let Some(settings) = &claimed.settings {
             self.at_once = settings.max_parallelism as usize;
         }
         let rest = match claimed.wait_ms {
             Some(wait_ms) if !claimed.is_more => Rest::For(Duration::from_millis(wait_ms as u64)),
             _ if claimed.is_more => Rest::No,
-            _ if self.is_settled() => Rest::UntilWork,
-            _ => Rest::UntilSweep,
+            _ => self.rest_of_lanes(),
         };
         self.hand_out(claimed);
         Ok(rest)
     }
 
-    /// Whether nobody can come late any more.
-    fn is_settled(&self) -> bool {
+    /// All lanes that something may be taken from.
+    fn all_lanes(&self) -> Vec<i64> {
+        self.lanes.iter().chain(&self.probe_lanes).flatten().copied().collect()
+    }
+
+    /// How long to rest when nothing is left: not long while somebody may come late.
+    fn rest_of_lanes(&self) -> Rest {
         let now = Instant::now();
-        let unsettled =
-            self.lanes.iter().flatten().map(|lane| self.shared.ground.fronts.unsettled(*lane, now));
-        unsettled.into_iter().all(|(low, high)| low == high)
+        let is_settled = |lane: i64| {
+            let (low, high) = self.shared.ground.fronts.unsettled(lane, now);
+            low == high
+        };
+        if self.all_lanes().into_iter().all(is_settled) { Rest::UntilWork } else { Rest::UntilSweep }
     }
 
     /// Looks for those who came late to a place that was passed by.
     async fn look_behind(&mut self) -> Result<()> {
         let now = Instant::now();
-        let (ground, lanes): (_, Vec<i64>) = (&self.shared.ground, self.lanes.concat());
+        let (ground, lanes) = (&self.shared.ground, self.all_lanes());
         if !ground.fronts.is_look_due(&lanes, now) {
             return Ok(());
         }
@@ -235,10 +284,11 @@ impl Attendant {
             Some(Body::Mutation(_)) => Plan::Run,
             Some(Body::Action { run, timeout }) => {
                 let call = call(id, &taken.item, cancel.clone());
+                let circuit = self.shared.ground.functions.circuit(&taken.item.function).cloned();
                 let ticket = Ticket { batch, taken, done: self.done.clone() };
                 let execution = Arc::new(Execution::of_action(cancel, ticket, *timeout));
                 floor.add(id, execution.clone());
-                tokio::spawn(act(execution, run.clone(), call));
+                tokio::spawn(act(execution, run.clone(), call, circuit));
                 return;
             }
         };
@@ -252,9 +302,9 @@ impl Attendant {
             Rest::No => {}
             Rest::UntilFreed => {
                 tokio::select! {
-                    () = freed => {}
+                    () = freed => *are_lanes_known &= !self.is_probing,
                     () = self.shared.stopped() => {}
-                    _ = self.look.changed() => {}
+                    _ = self.look.changed() => *are_lanes_known = false,
                 }
             }
             Rest::For(wait) => self.shared.pause(wait).await,
@@ -267,9 +317,9 @@ impl Attendant {
                     _ = self.work.woken(until) => {}
                     is_new = self.new_lanes.woken(until) => *are_lanes_known &= !is_new,
                     // The keeper has seen something, wherever that is.
-                    () = self.nudge.notified() => look_from_front(&self.shared, self.lanes.concat()).await,
+                    () = self.nudge.notified() => look_from_front(&self.shared, self.all_lanes()).await,
                     // What ended since the claim has left room for others, and a last look gives back what they may use.
-                    () = freed => {}
+                    () = freed => *are_lanes_known &= !self.is_probing,
                     () = self.shared.stopped() => {}
                     _ = self.look.changed() => *are_lanes_known = false,
                 }
@@ -292,27 +342,55 @@ async fn look_from_front(shared: &Shared, lanes: Vec<i64>) {
     }
 }
 
-/// Lets an action run, and tells how it ended.
-async fn act(execution: Arc<Execution>, run: Arc<ActionBody>, call: Call) {
+/// Lets an action run if its circuit lets it, and tells both how it ended.
+async fn act(execution: Arc<Execution>, run: Arc<ActionBody>, call: Call, circuit: Option<Arc<dyn Circuit>>) {
     // Also when what is left of the function panics as it is dropped.
     let _leaving = Leaving(execution.clone());
     let cancel = &execution.cancel;
-    let mut running = std::pin::pin!(AssertUnwindSafe(async move { run(call).await }).catch_unwind());
-    let turns = std::future::poll_fn(|context| execution.turn(|| running.as_mut().poll(context)));
-    let outcome = tokio::select! {
-        biased;
-        ended = turns => match ended {
-            Ok(Ok(value)) => Outcome::Success(value),
-            Ok(Err(failure)) => Outcome::Failed(failure),
-            Err(_panic) => Outcome::Failed(Failure::retryable("the function panicked")),
-        },
-        () = cancel.asked() => match cancel.is_canceled() {
-            true => Outcome::Canceled,
-            // Somebody else has told, or will.
-            false => Outcome::Lost,
+    let admitted = match circuit.as_deref() {
+        None => None,
+        Some(circuit) => tokio::select! {
+            biased;
+            admitted = Admitted::by(circuit) => match admitted {
+                Ok(admitted) => Some(admitted),
+                Err(Rejected { retry_after_ms, .. }) => {
+                    return execution.end(Outcome::Postponed { after_ms: retry_after_ms });
+                }
+            },
+            () = cancel.asked() => return execution.end(stopped(cancel)),
         },
     };
-    execution.end(outcome);
+    let mut running = std::pin::pin!(AssertUnwindSafe(async move { run(call).await }).catch_unwind());
+    let turns = std::future::poll_fn(|context| execution.turn(|| running.as_mut().poll(context)));
+    let ended = tokio::select! {
+        biased;
+        ended = turns => Some(ended.unwrap_or_else(|_panic| Err(Failure::retryable("the function panicked")))),
+        () = cancel.asked() => None,
+    };
+    if let Some(admitted) = admitted {
+        match &ended {
+            _ if cancel.is_late() => {
+                admitted
+                    .record(Ended::Failed(&Failure::new(Class::NetworkTimeout, "it did not return in time")));
+            }
+            Some(ended) => admitted.record(ended.into()),
+            None => {}
+        }
+    }
+    execution.end(match ended {
+        Some(Ok(value)) => Outcome::Success(value),
+        Some(Err(failure)) => Outcome::Failed(failure),
+        None => stopped(cancel),
+    });
+}
+
+/// How an execution ends that is to stop.
+fn stopped(cancel: &Cancel) -> Outcome {
+    match cancel.is_canceled() {
+        true => Outcome::Canceled,
+        // Somebody else has told, or will.
+        false => Outcome::Lost,
+    }
 }
 
 struct Leaving(Arc<Execution>);

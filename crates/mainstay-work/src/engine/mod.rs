@@ -89,6 +89,15 @@ impl Engine {
             pools: Mutex::default(),
         });
         shared.floor.watch(shared.ground.figures.clone()).map_err(mainstay_store::Error::application)?;
+        for (_, circuit) in shared.ground.functions.circuits() {
+            let shared = Arc::downgrade(&shared);
+            // What may be taken has changed.
+            circuit.on_change(Arc::new(move || {
+                let Some(shared) = shared.upgrade() else { return false };
+                shared.look.send_modify(|count| *count += 1);
+                !shared.is_stopping()
+            }));
+        }
         let tasks: Arc<Mutex<JoinSet<()>>> = Arc::default();
         {
             let mut set = tasks.lock().unwrap_or_else(PoisonError::into_inner);

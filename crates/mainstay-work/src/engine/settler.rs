@@ -153,6 +153,7 @@ impl Settler {
             match &ending.plan {
                 Plan::Run | Plan::Ended(Outcome::Success(_)) => figures.succeeded.increment(),
                 Plan::Ended(Outcome::Canceled) => figures.canceled.increment(),
+                Plan::Ended(Outcome::Postponed { .. }) => figures.postponed.increment(),
                 Plan::Ended(_) => figures.failed.increment(),
             }
         }

@@ -10,10 +10,17 @@ use std::time::Duration;
 const MARGIN: Duration = Duration::from_secs(5);
 
 impl Functions {
-    /// Adds an action that is carried out by an endpoint. Clock and randomness are those of the store.
+    /// Adds an action that is carried out by an endpoint, behind the function's circuit if it has one. Clock and
+    /// randomness are those of the store.
     pub fn http(self, name: impl Into<String>, function: HttpFunction, store: &Store) -> Self {
+        let name = name.into();
+        let (function, circuit) = function.without_circuit();
+        let functions = match circuit {
+            Some(circuit) => self.behind(&name, circuit),
+            None => self,
+        };
         let (clock, random) = (store.clock().clone(), store.random().clone());
-        self.raw_action(function.timeout() + MARGIN, name, move |call: Call| {
+        functions.raw_action(function.timeout() + MARGIN, name, move |call: Call| {
             let (function, now_ms) = (function.clone(), clock.now_ms());
             let trace = match &call.trace {
                 Some(trace) => trace.child(&*random),

@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::Uri;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
-use mainstay_core::circuit::Circuit;
+use mainstay_core::circuit::{Admitted, Circuit};
 use mainstay_core::failure::{Class, Failure};
 use mainstay_core::trace::TraceContext;
 use serde::Serialize;
@@ -164,6 +164,13 @@ impl HttpFunction {
         Ok(Self { config: Arc::new(config), uri, client })
     }
 
+    /// The function without its circuit, for whoever asks that before.
+    pub(crate) fn without_circuit(self) -> (Self, Option<Arc<dyn Circuit>>) {
+        let Some(circuit) = self.config.circuit.clone() else { return (self, None) };
+        let config = HttpConfig { circuit: None, ..(*self.config).clone() };
+        (Self { config: Arc::new(config), ..self }, Some(circuit))
+    }
+
     /// The time for all of a call.
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.config.timeout_ms)
@@ -172,9 +179,14 @@ impl HttpFunction {
     /// Calls the function, and returns its value or why there is none.
     pub async fn call(&self, request: &Request<'_>) -> Result<Box<RawValue>, Failure> {
         let message = self.message(request)?;
-        let admitted = Admitted::by(self.config.circuit.as_deref())?;
+        let admitted = match self.config.circuit.as_deref() {
+            Some(circuit) => Some(Admitted::by(circuit).await?),
+            None => None,
+        };
         let ended = self.exchange(message, request.now_ms).await.map_err(|failure| self.named(&failure));
-        admitted.record(ended.as_ref().map(|_| ()));
+        if let Some(admitted) = admitted {
+            admitted.record((&ended).into());
+        }
         ended
     }
 
@@ -228,30 +240,5 @@ impl HttpFunction {
 impl fmt::Debug for HttpFunction {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.config.fmt(out)
-    }
-}
-
-/// A call that a circuit let through. It tells the circuit how it ended, also when it is given up: a probe that is
-/// never answered for would keep the circuit waiting.
-struct Admitted<'a>(Option<&'a dyn Circuit>);
-
-impl<'a> Admitted<'a> {
-    fn by(circuit: Option<&'a dyn Circuit>) -> Result<Self, Failure> {
-        circuit.map_or(Ok(()), Circuit::admit)?;
-        Ok(Self(circuit))
-    }
-
-    fn record(mut self, ended: Result<(), &Failure>) {
-        if let Some(circuit) = self.0.take() {
-            circuit.record(ended);
-        }
-    }
-}
-
-impl Drop for Admitted<'_> {
-    fn drop(&mut self) {
-        if let Some(circuit) = self.0.take() {
-            circuit.record(Err(&Failure::retryable("the call was given up before it ended")));
-        }
     }
 }

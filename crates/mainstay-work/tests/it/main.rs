@@ -3,6 +3,7 @@
 
 mod asking;
 mod bench_of_tools;
+mod circuits;
 mod containment;
 mod crash;
 mod disk;

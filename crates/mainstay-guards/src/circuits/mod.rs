@@ -1,0 +1,58 @@
+//! Circuits: calls to a service that is not well are not made, on any node, until one call has shown that it is well again.
+//!
+//! - `circuit`: the handle that callers go through, and what is known here
+//! - `circuits`: all circuits of a store; what operators do
+//! - `keeper`: tells the database what was heard here, and hears from it what others told
+//! - `record`: the table
+//! - `layer`: a tower service behind a circuit
+//!
+//! # What holds
+//! - A circuit is one for all nodes, and survives them. Its changes are transactions, judged by the database's clock.
+//! - Whether a closed circuit lets a call through is known without asking anybody: an atomic that is read. Another node's
+//!   change is known here when the database has told, which it does at once, and after [`STALE`] at the latest while it can
+//!   be reached.
+//! - One probe is out at a time, over all nodes. It is a lease: one that is lost makes room for another.
+//! - A success that changes nothing writes nothing. What does change something is written in the background, everything
+//!   that was heard meanwhile in one transaction.
+//! - While the database is away, what was known last counts, and so do this node's own calls: they open a circuit here at
+//!   once, and everywhere when the database is back. Nobody makes a probe meanwhile: what is open stays open. Nobody waits
+//!   for the database longer than [`CLAIM_LIMIT`].
+
+mod circuit;
+#[expect(clippy::module_inception, reason = "the file of the type it is named after")]
+mod circuits;
+mod figures;
+mod keeper;
+mod layer;
+mod local;
+mod record;
+mod schema;
+
+pub use circuit::Circuit;
+pub use circuits::{Circuits, Force, RunEnded, Timer};
+pub use figures::Figures;
+pub use layer::{CircuitLayer, Guarded};
+pub use mainstay_core::circuit::{
+    Admission, Answer, Ended, Forced, Gate, Permit, Rate, Rejected, Settings, SettingsError, Slow, Span,
+    State, Trip,
+};
+pub use record::Status;
+pub use schema::COMPONENT;
+
+use std::time::Duration;
+
+/// How long another node's change may go unnoticed while the database can be reached.
+pub const STALE: Duration = Duration::from_secs(1);
+/// How long a call that may be the probe waits for the database.
+pub const CLAIM_LIMIT: Duration = Duration::from_secs(2);
+/// Most circuits of a store.
+pub const MAX_CIRCUITS: usize = 10_000;
+/// Longest name of a circuit.
+pub const MAX_NAME_BYTES: usize = 128;
+/// Longest name of who forces a circuit, and longest reason.
+pub const MAX_REASON_BYTES: usize = 1_024;
+
+/// The entry in the register of codes for calls that a circuit refused.
+pub fn open_code() -> &'static mainstay_core::codes::ErrorCode {
+    &crate::error::CIRCUIT_OPEN
+}

@@ -1,0 +1,144 @@
+//! What can go wrong with guards, and the register of their codes.
+
+use mainstay_core::codes::ErrorCode;
+use std::sync::Arc;
+
+/// The result of an operation on a guard.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure of a guard itself. A call that a guard does not let through is an answer and no failure.
+/// [`code`](Error::code) is stable; the text is for people.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(Arc<mainstay_store::Error>),
+    /// Something that was given cannot be taken.
+    #[error("{field}: {reason}")]
+    Invalid {
+        /// Where it is: `key`.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The store has as many circuits as it may have.
+    #[error("there are {} circuits already", crate::circuits::MAX_CIRCUITS)]
+    TooManyCircuits,
+    /// A limit that makes no sense.
+    #[error(transparent)]
+    BadLimit(mainstay_core::limits::LimitError),
+    /// Nothing was asked of a limit.
+    #[error("Rate limit cost must be a positive integer")]
+    BadCost,
+    /// No limit of this name was defined.
+    #[error("there is no limit {0:?}")]
+    UnknownLimit(String),
+    /// What keeps the budgets of a limiter does not answer.
+    #[error("the rate limiter is away: {0}")]
+    LimiterAway(Arc<str>),
+}
+
+impl Error {
+    /// Something that was given cannot be taken.
+    pub(crate) fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Invalid { field: field.into(), reason: reason.into() }
+    }
+
+    /// The entry of this kind of failure in the register of codes.
+    pub fn entry(&self) -> &'static ErrorCode {
+        match self {
+            Self::Store(error) => error.entry(),
+            Self::Invalid { .. } => &GUARD_INVALID,
+            Self::TooManyCircuits => &CIRCUITS_TOO_MANY,
+            Self::BadLimit(_) => &LIMIT_INVALID,
+            Self::BadCost => &LIMIT_COST_INVALID,
+            Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
+            Self::LimiterAway(_) => &LIMITER_UNAVAILABLE,
+        }
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        self.entry().code
+    }
+
+    /// Whether the same call may succeed later without anything being changed.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_retryable(),
+            other => other.entry().retryable,
+        }
+    }
+}
+
+impl From<mainstay_store::Error> for Error {
+    /// An error of a guard that went through a transaction comes out as it was.
+    fn from(error: mainstay_store::Error) -> Self {
+        match error {
+            mainstay_store::Error::Application(reason) => match reason.downcast::<Self>() {
+                Ok(own) => *own,
+                Err(other) => Self::Store(Arc::new(mainstay_store::Error::Application(other))),
+            },
+            other => Self::Store(Arc::new(other)),
+        }
+    }
+}
+
+impl From<Error> for mainstay_store::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Store(inner) => {
+                Arc::try_unwrap(inner).unwrap_or_else(|shared| Self::application(Error::Store(shared)))
+            }
+            other => Self::application(other),
+        }
+    }
+}
+
+mainstay_core::codes! {
+    /// Every code that guards can answer with.
+    pub static CODES:
+    GUARD_INVALID "GUARD_INVALID" 400 false
+        "A field of a limit, a circuit or a retry policy cannot be taken."
+        "Correct the field that the error names.";
+    CIRCUITS_TOO_MANY "CIRCUITS_TOO_MANY" 409 false
+        "The store has 10,000 circuits already, and this would be another one."
+        "Name circuits after services, not after requests, customers or addresses.";
+    CIRCUIT_OPEN "CIRCUIT_OPEN" 503 true
+        "The circuit of the service that is to be called is open, so the call was not made."
+        "Wait for as long as Retry-After says. Look at the circuit: what failed is in the log of the time it opened.";
+    RETRIES_TIMED_OUT "RETRIES_TIMED_OUT" 504 true
+        "A call was tried again until the time for all tries was over."
+        "Look at what the tries failed with, which is in the log. Give them more time, or fewer tries.";
+    LIMIT_INVALID "LIMIT_INVALID" 400 false
+        "The capacity, rate or period of a rate limit is outside of its range."
+        "Correct what the error names; the ranges are in docs/concepts/limits.md.";
+    LIMIT_COST_INVALID "LIMIT_COST_INVALID" 400 false
+        "A limit was asked for nothing, for less than nothing, or for a fraction. Nothing was taken."
+        "Ask for a whole number of tokens, 1 or more; what should not be limited is not asked about.";
+    UNKNOWN_LIMIT "UNKNOWN_LIMIT" 404 false
+        "No rate limit of this name was defined."
+        "Define it in mainstay.toml under [limits], or with Limits::define; names are exact.";
+    LIMITER_UNAVAILABLE "LIMITER_UNAVAILABLE" 503 true
+        "Redis, which keeps the budgets of this limit, does not answer, and the limit is set to refuse calls meanwhile."
+        "See to Redis; or let a limiter in memory take over while it is away.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_comes_out_of_a_transaction_as_it_went_in() {
+        let error = Error::from(mainstay_store::Error::from(Error::invalid("key", "is empty")));
+        assert_eq!((error.code(), error.is_retryable()), ("GUARD_INVALID", false));
+        assert_eq!(error.to_string(), "key: is empty");
+    }
+
+    #[test]
+    fn every_code_says_what_to_do() {
+        for code in CODES {
+            assert!(code.meaning.ends_with('.') && code.remedy.ends_with('.'), "{}", code.code);
+        }
+    }
+}

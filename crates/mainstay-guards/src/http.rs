@@ -1,0 +1,63 @@
+//! What HTTP answers mean to a guard, and what a guard answers over HTTP.
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use mainstay_core::codes::ErrorCode;
+use mainstay_core::failure::{Class, Failure};
+use std::fmt::Display;
+
+/// Longest wait that a service can ask for: a day.
+const MOST_WAIT_SECONDS: u64 = 24 * 3_600;
+
+/// What is wrong with the end of a call, if anything. A service that answers with what is the caller's own mistake is
+/// well; one that is busy, broken or silent is not.
+pub fn failure_of<B>(ended: &Result<Response<B>, impl Display>) -> Option<Failure> {
+    let answer = match ended {
+        Ok(answer) => answer,
+        Err(error) => return Some(Failure::retryable(error.to_string())),
+    };
+    let status = answer.status();
+    let class = match status {
+        StatusCode::TOO_MANY_REQUESTS => Class::RateLimitExceeded,
+        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Class::NetworkTimeout,
+        StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => return None,
+        status if status.is_server_error() => Class::TemporaryServiceUnavailable,
+        _ => return None,
+    };
+    let failure = Failure::new(class, format!("the service answered {status}"));
+    // Only these two say when to come back.
+    let may_say = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    match wait_ms(answer.headers()).filter(|_| may_say) {
+        Some(wait_ms) => Some(failure.with_retry_after_ms(wait_ms)),
+        None => Some(failure),
+    }
+}
+
+fn wait_ms(headers: &HeaderMap) -> Option<u64> {
+    let seconds: u64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(seconds.min(MOST_WAIT_SECONDS) * 1_000)
+}
+
+/// A problem document for a call that a guard did not make.
+pub(crate) fn problem<B: From<String>>(
+    entry: &ErrorCode,
+    detail: &str,
+    retry_after_ms: Option<u64>,
+) -> Response<B> {
+    let document = serde_json::json!({
+        "type": format!("/docs/errors/{}.md", entry.code),
+        "title": entry.meaning,
+        "status": entry.status,
+        "code": entry.code,
+        "detail": detail,
+        "retryAfterMs": retry_after_ms,
+    });
+    let mut answer = Response::new(B::from(document.to_string()));
+    *answer.status_mut() = StatusCode::from_u16(entry.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(wait_ms) = retry_after_ms {
+        // Whole seconds, and never too early.
+        answer.headers_mut().insert(RETRY_AFTER, wait_ms.div_ceil(1_000).into());
+    }
+    answer
+}

@@ -1,0 +1,14 @@
+//! The guards: what stands between an application and a bad day.
+//!
+//! - [`limits`]: how much of something a key may have.
+//! - [`circuits`]: calls to a service that is not well are not made.
+//! - [`retry`]: calls that failed are made again, within a deadline and a budget.
+//! - [`http`]: what HTTP answers mean to a guard.
+
+pub mod circuits;
+mod error;
+pub mod http;
+pub mod limits;
+pub mod retry;
+
+pub use error::{CODES, Error, Result};

@@ -1,0 +1,47 @@
+//! What a limit is kept for: a user, an address, a tenant, a route.
+
+use crate::{Error, Result};
+
+/// Longest key.
+pub const MAX_KEY_BYTES: usize = 512;
+
+/// Refuses keys that are empty, too long or not fit to be shown.
+pub fn check_key(key: &str) -> Result<()> {
+    // Bytes first: below 0x20 and DEL are the control characters of ASCII, and the others begin with 0xC2.
+    let is_plain = |key: &str| key.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    if !key.is_empty() && key.len() <= MAX_KEY_BYTES && (is_plain(key) || !key.contains(char::is_control)) {
+        return Ok(());
+    }
+    Err(Error::invalid("key", format!("has 1 to {MAX_KEY_BYTES} bytes and no control characters")))
+}
+
+/// FNV-1a of texts one behind another: the same on every node and in every version, so that all look in one place.
+#[cfg(feature = "redis")]
+pub(super) fn fnv1a(texts: &[&str]) -> u32 {
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    texts.iter().flat_map(|text| text.bytes()).fold(0x811c_9dc5, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn fnv1a_is_as_published() {
+        assert_eq!(
+            [fnv1a(&[]), fnv1a(&["a"]), fnv1a(&["foo", "bar"])],
+            [0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968]
+        );
+    }
+
+    #[test]
+    fn keys_are_bounded_and_can_be_shown() {
+        for good in ["user:alice", " ", "käse", &"x".repeat(512)] {
+            assert!(check_key(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a\nb", "nul\0", "\u{7f}", "\u{85}", &"x".repeat(513)] {
+            assert_eq!(check_key(bad).unwrap_err().code(), "GUARD_INVALID", "{bad:?}");
+        }
+    }
+}

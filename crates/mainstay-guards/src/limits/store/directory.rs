@@ -1,0 +1,120 @@
+//! Which limits there are.
+
+use super::super::definition::Definition;
+use crate::{Error, Result};
+use mainstay_core::limits::Limit;
+use mainstay_store::{Bulk, Row, Tx, Value, params};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+static LIMITS: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::list("SELECT name, version, definition FROM mainstay_limits WHERE name IN ({values})")
+});
+const ALL: &str = "SELECT name, definition FROM mainstay_limits ORDER BY name";
+const VERSION: &str = "SELECT definition FROM mainstay_limit_versions WHERE name = $1 AND version = $2";
+const PUT: &str = "INSERT INTO mainstay_limits (name, version, definition, changed_at) \
+     VALUES ($1, 1, $2, mainstay_now()) ON CONFLICT (name) DO UPDATE SET \
+     version = mainstay_limits.version + 1, definition = excluded.definition, changed_at = excluded.changed_at \
+     WHERE mainstay_limits.definition <> excluded.definition";
+const PUT_NEW: &str = "INSERT INTO mainstay_limits (name, version, definition, changed_at) \
+     VALUES ($1, 1, $2, mainstay_now()) ON CONFLICT (name) DO NOTHING";
+const PUT_VERSION: &str = "INSERT INTO mainstay_limit_versions (name, version, definition) \
+     SELECT name, version, definition FROM mainstay_limits WHERE name = $1 ON CONFLICT DO NOTHING";
+
+/// A limit as it was at one version.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub(super) version: i64,
+    text: String,
+    pub(super) definition: Definition,
+    /// Of each shard.
+    pub(super) limits: Vec<Limit>,
+}
+
+/// What this process has read, so that it need not be understood again. What a limit is now is asked in every
+/// transaction: it may have been changed elsewhere, and a change that was read may never be committed.
+#[derive(Default)]
+pub(super) struct Directory {
+    known: RwLock<HashMap<String, Arc<Named>>>,
+}
+
+impl Directory {
+    /// The limits of these names, as of this transaction. Those that are missing do not exist.
+    pub(super) async fn limits(
+        &self,
+        tx: &Tx,
+        names: &[String],
+    ) -> mainstay_store::Result<HashMap<String, Arc<Named>>> {
+        let names: Vec<Value> = names.iter().map(Value::from).collect();
+        let mut found = HashMap::new();
+        for row in LIMITS.query(tx, &names).await? {
+            let name: String = row.get(0)?;
+            let named = self.named(&name, &row)?;
+            found.insert(name, named);
+        }
+        Ok(found)
+    }
+
+    fn named(&self, name: &str, row: &Row) -> mainstay_store::Result<Arc<Named>> {
+        let (version, text) = (row.get(1)?, row.get::<&str>(2)?);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some(known) = known.filter(|known| known.version == version && known.text == text) {
+            return Ok(known);
+        }
+        let named = Arc::new(Named::read(version, text)?);
+        self.known.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), named.clone());
+        Ok(named)
+    }
+
+    /// The limit at an earlier version.
+    pub(super) async fn earlier(tx: &Tx, name: &str, version: i64) -> mainstay_store::Result<Option<Named>> {
+        let row = tx.query_optional(VERSION, params![name, version]).await?;
+        row.map(|row| Named::read(version, row.get(0)?)).transpose()
+    }
+
+    /// Defines a limit, or changes it.
+    pub(super) async fn put(tx: &Tx, name: &str, definition: &Definition) -> mainstay_store::Result<bool> {
+        Self::write(tx, name, definition, PUT).await
+    }
+
+    /// Defines a limit unless there is one of this name.
+    pub(super) async fn put_new(
+        tx: &Tx,
+        name: &str,
+        definition: &Definition,
+    ) -> mainstay_store::Result<bool> {
+        Self::write(tx, name, definition, PUT_NEW).await
+    }
+
+    async fn write(tx: &Tx, name: &str, definition: &Definition, sql: &str) -> mainstay_store::Result<bool> {
+        let text = serde_json::to_string(definition).map_err(mainstay_store::Error::application)?;
+        let changed = tx.execute(sql, params![name, text]).await? > 0;
+        if changed {
+            tx.execute(PUT_VERSION, params![name]).await?;
+        }
+        Ok(changed)
+    }
+
+    /// All limits, in the order of names.
+    pub(super) async fn all(tx: &Tx) -> mainstay_store::Result<Vec<(String, Definition)>> {
+        let rows = tx.query(ALL, &[]).await?;
+        rows.iter().map(|row| Ok((row.get(0)?, read(row.get(1)?)?))).collect()
+    }
+}
+
+impl Named {
+    fn read(version: i64, text: &str) -> mainstay_store::Result<Self> {
+        let definition = read(text)?;
+        let limits = (0..definition.shards()).map(|index| definition.shard(index)).collect();
+        Ok(Self { version, text: text.to_owned(), definition, limits })
+    }
+}
+
+fn read(text: &str) -> mainstay_store::Result<Definition> {
+    serde_json::from_str(text).map_err(mainstay_store::Error::application)
+}
+
+/// The limit of this name among those that were found.
+pub(super) fn find<'a>(found: &'a HashMap<String, Arc<Named>>, name: &str) -> Result<&'a Arc<Named>> {
+    found.get(name).ok_or_else(|| Error::UnknownLimit(name.to_owned()))
+}

@@ -1,0 +1,114 @@
+//! A database that cannot be reached.
+
+use super::house::{House, PATIENCE, fail, open, refused, succeed, until};
+use mainstay_core::circuit::Gate;
+use mainstay_core::failpoints::{Action, Failpoints};
+use mainstay_guards::circuits::{COMPONENT, Circuits, Ended, State};
+use mainstay_store::Options;
+use mainstay_testkit::proxy::Proxy;
+use mainstay_testkit::stores::{Kind, Place, for_each_kind};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// A database behind a line that can be cut.
+fn line_to(place: &Place) -> (Proxy, String) {
+    let url = place.url();
+    let start = url.find("://").unwrap() + 3;
+    let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
+    let start = url[start..end].rfind('@').map_or(start, |at| start + at + 1);
+    let host = &url[start..end];
+    let host = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
+    let target: SocketAddr = host.to_socket_addrs().unwrap().next().unwrap();
+    let proxy = Proxy::start(target).unwrap();
+    let behind = format!("{}{}{}", &url[..start], proxy.addr(), &url[end..]);
+    (proxy, behind)
+}
+
+async fn behind(url: &str) -> Circuits {
+    let options =
+        Options::new(url).connections(4).busy_timeout(Duration::from_millis(250)).component(COMPONENT);
+    Circuits::open(&options.open().await.unwrap()).await.unwrap()
+}
+
+#[test]
+fn without_the_database_what_was_known_counts_and_own_calls_do() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let house = House::open(place.clone()).await;
+        let (proxy, url) = line_to(&place);
+        let circuits = behind(&url).await;
+        let [mail, shut] = ["mail", "shut"].map(|name| circuits.circuit(name).unwrap());
+        open(&circuits, &shut).await;
+        proxy.cut().await;
+        succeed(&mail).await;
+        for count in 1..=5 {
+            assert_eq!(mail.gate(), Gate::Open, "after {count} failures");
+            fail(&mail).await;
+        }
+        // At once, by the calls of this node alone.
+        assert_eq!(mail.gate(), Gate::Shut);
+        refused(&mail).await;
+        let elsewhere = house.circuits.circuit("mail").unwrap();
+        assert_eq!(elsewhere.gate(), Gate::Open);
+        circuits.flush().await.unwrap_err();
+        assert_eq!(elsewhere.status().await.unwrap().updated_at, None);
+
+        proxy.heal().await;
+        until(&elsewhere, Gate::Shut).await;
+        assert_eq!(elsewhere.status().await.unwrap().state, State::Open);
+        assert_eq!(elsewhere.status().await.unwrap().failure_count, 5, "each was counted once");
+    });
+}
+
+#[test]
+fn without_the_database_nobody_makes_a_probe_and_nobody_waits_long() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let house = House::open(place.clone()).await;
+        let (proxy, url) = line_to(&place);
+        let circuits = behind(&url).await;
+        let circuit = circuits.circuit("mail").unwrap();
+        open(&circuits, &circuit).await;
+        house.time.advance(30_000).await.unwrap();
+        circuits.look_around().await.unwrap();
+        assert_eq!(circuit.gate(), Gate::OneProbe);
+        for is_silent in [true, false] {
+            if is_silent {
+                proxy.half_open();
+            } else {
+                proxy.cut().await;
+            }
+            let asked = Instant::now();
+            assert_eq!(refused(&circuit).await.retry_after_ms, 1_000);
+            assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+        }
+        proxy.heal().await;
+        // Whoever asks again is the probe, as soon as the database answers.
+        let probing = async {
+            loop {
+                if let Ok(permit) = circuit.admit().await {
+                    return permit;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let permit = tokio::time::timeout(PATIENCE, probing).await.unwrap();
+        assert!(permit.probe.is_some());
+        circuit.record(permit, Ended::Success);
+        until(&circuit, Gate::Open).await;
+    });
+}
+
+#[tokio::test]
+async fn a_write_that_fails_is_made_again() {
+    let points = Failpoints::default();
+    let options = Options::new("sqlite::memory:").component(COMPONENT).failpoints(points.clone());
+    let store = options.open().await.unwrap();
+    let circuits = Circuits::open(&store).await.unwrap();
+    let circuit = circuits.circuit("mail").unwrap();
+    points.arm("store.commit", Action::Error, 0, 1);
+    for _ in 0..3 {
+        fail(&circuit).await;
+    }
+    // The keeper may have met the failure before.
+    while circuits.flush().await.is_err() {}
+    assert_eq!(circuit.status().await.unwrap().failure_count, 3);
+}

@@ -1,0 +1,131 @@
+//! Budgets in the memory of one process.
+
+use super::contract::{self, Bench};
+use mainstay_core::clock::ManualClock;
+use mainstay_guards::limits::memory::{self, Memory};
+use mainstay_guards::limits::{Decision, Policy, RateLimiter};
+use std::sync::Arc;
+
+struct InMemory {
+    clock: Arc<ManualClock>,
+    backend: Memory,
+}
+
+impl InMemory {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(Self::START_MS));
+        Self { backend: Memory::new().clock(clock.clone()), clock }
+    }
+}
+
+impl Bench for InMemory {
+    async fn limiter(&self, policy: Policy) -> Arc<dyn RateLimiter> {
+        // Some of the contract begins at the start of an hour.
+        self.clock.set(Self::START_MS);
+        Arc::new(self.backend.limiter(policy))
+    }
+
+    async fn again(&self, _policy: Policy) -> Option<Arc<dyn RateLimiter>> {
+        None
+    }
+
+    async fn advance(&self, by_ms: i64) {
+        self.clock.advance(by_ms);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn budgets_in_memory_keep_the_contract() {
+    contract::hold(&InMemory::new()).await;
+}
+
+#[test]
+fn b_033_a_limiter_is_made_alone_or_by_a_backend() {
+    let policy = Policy::bucket(10.0, 1.0).unwrap();
+    let alone = memory::limiter(policy.clone());
+    let of_a_backend = Memory::new().limiter(policy);
+    assert_eq!(alone.consume_now("a", 10).unwrap(), Decision::allowed(0));
+    assert_eq!(of_a_backend.consume_now("a", 1).unwrap(), Decision::allowed(9));
+}
+
+#[test]
+fn b_034_dispose_clears_it() {
+    let limiter = memory::limiter(Policy::bucket(10.0, 1.0).unwrap());
+    limiter.consume_now("a", 10).unwrap();
+    assert_eq!(limiter.keys(), 1);
+    limiter.dispose();
+    assert_eq!(limiter.keys(), 0);
+    assert_eq!(limiter.consume_now("a", 1).unwrap(), Decision::allowed(9));
+}
+
+#[test]
+fn b_034_at_the_cap_full_budgets_are_forgotten_first() {
+    let clock = Arc::new(ManualClock::at(0));
+    let limiter =
+        Memory::new().clock(clock.clone()).max_keys(100).limiter(Policy::bucket(10.0, 1.0).unwrap());
+    for number in 0..50 {
+        limiter.consume_now(&format!("used up {number}"), 10).unwrap();
+    }
+    for number in 0..50 {
+        limiter.consume_now(&format!("once {number}"), 1).unwrap();
+    }
+    clock.advance(1_000);
+    for number in 0..50 {
+        assert!(limiter.consume_now(&format!("new {number}"), 10).unwrap().allowed);
+        assert!(limiter.keys() <= 100);
+    }
+    for number in 0..50 {
+        assert_eq!(limiter.consume_now(&format!("used up {number}"), 1).unwrap(), Decision::allowed(0));
+        assert!(!limiter.consume_now(&format!("new {number}"), 1).unwrap().allowed);
+    }
+}
+
+#[test]
+fn b_034_when_none_is_full_those_go_that_have_least_to_recover() {
+    let clock = Arc::new(ManualClock::at(0));
+    let limiter = Memory::new().clock(clock).max_keys(100).limiter(Policy::bucket(10.0, 1.0).unwrap());
+    for number in 0..40 {
+        limiter.consume_now(&format!("used up {number}"), 10).unwrap();
+    }
+    for number in 0..10_000 {
+        assert!(limiter.consume_now(&format!("rotated {number}"), 1).unwrap().allowed);
+        assert!(limiter.keys() <= 100);
+    }
+    for number in 0..40 {
+        let decision = limiter.consume_now(&format!("used up {number}"), 1).unwrap();
+        assert!(!decision.allowed, "rotating keys brought back what {number} had used up");
+    }
+}
+
+#[test]
+fn keys_without_end_stay_under_the_cap() {
+    let keys = if std::env::var_os("MAINSTAY_LONG").is_some() { 10_000_000 } else { 300_000 };
+    let limiter = Memory::new().max_keys(10_000).limiter(Policy::bucket(10.0, 1.0).unwrap());
+    for number in 0..keys {
+        assert!(limiter.consume_now(&format!("key {number}"), 1).unwrap().allowed);
+    }
+    assert!((5_000..=10_000).contains(&limiter.keys()), "{}", limiter.keys());
+}
+
+#[test]
+fn a_denied_or_impossible_call_of_an_unknown_key_keeps_nothing() {
+    let limiter = memory::limiter(Policy::bucket(10.0, 1.0).unwrap());
+    assert_eq!(limiter.consume_now("a", 11).unwrap(), Decision::impossible(10));
+    limiter.act_now("b", mainstay_guards::limits::Verb::Peek(1)).unwrap();
+    assert_eq!(limiter.keys(), 0);
+}
+
+#[test]
+fn threads_at_one_key_get_what_is_there_and_no_more() {
+    let clock = Arc::new(ManualClock::at(0));
+    let limiter = Memory::new().clock(clock).limiter(Policy::bucket(10_000.0, 1.0).unwrap());
+    let taken: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| (0..5_000).filter(|_| limiter.consume_now("a", 1).unwrap().allowed).count())
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(taken, 10_000);
+}

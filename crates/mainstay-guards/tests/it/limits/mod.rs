@@ -1,0 +1,6 @@
+//! Rate limits: one contract for every adapter, and what each promises beyond it.
+
+mod contract;
+mod memory;
+mod redis;
+mod store;

@@ -1,0 +1,339 @@
+//! Budgets in Redis, alone and as a cluster.
+
+use super::contract::{self, Bench, bucket_policy};
+use mainstay_core::clock::{Clock, ManualClock};
+use mainstay_core::limits::Account;
+use mainstay_core::random::{Random, SeededRandom};
+use mainstay_guards::limits::redis::{Options, Redis, WhenAway};
+use mainstay_guards::limits::{Decision, Kind, Limit, Policy, RateLimiter, Verb};
+use mainstay_testkit::redis as server;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Long, so that a busy machine is not mistaken for a Redis that is away.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+enum Servers {
+    One(server::Redis),
+    Many(server::RedisCluster),
+}
+
+struct InRedis {
+    servers: Servers,
+    redis: Redis,
+    clock: Arc<ManualClock>,
+}
+
+impl InRedis {
+    async fn open(servers: Servers) -> Self {
+        let clock = Arc::new(ManualClock::at(Self::START_MS));
+        let redis = Redis::open(options(&servers).clock(clock.clone())).await.unwrap();
+        let bench = Self { servers, redis, clock };
+        bench.set(Self::START_MS);
+        bench
+    }
+
+    fn set(&self, now_ms: i64) {
+        self.clock.set(now_ms);
+        match &self.servers {
+            Servers::One(server) => server.set_time(now_ms),
+            Servers::Many(cluster) => cluster.set_time(now_ms),
+        }
+    }
+}
+
+fn options(servers: &Servers) -> Options {
+    let options = match servers {
+        Servers::One(server) => Options::new(server.url()),
+        Servers::Many(cluster) => Options::cluster(cluster.urls()),
+    };
+    options.timeout(PATIENCE).when_away(WhenAway::Refuse)
+}
+
+impl Bench for InRedis {
+    async fn limiter(&self, policy: Policy) -> Arc<dyn RateLimiter> {
+        self.set(Self::START_MS);
+        Arc::new(self.redis.limiter(policy))
+    }
+
+    async fn again(&self, policy: Policy) -> Option<Arc<dyn RateLimiter>> {
+        let redis = Redis::open(options(&self.servers).clock(self.clock.clone())).await.unwrap();
+        Some(Arc::new(redis.limiter(policy)))
+    }
+
+    async fn advance(&self, by_ms: i64) {
+        self.set(self.clock.now_ms() + by_ms);
+    }
+}
+
+fn one() -> server::Redis {
+    server::Redis::start().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn budgets_in_redis_keep_the_contract() {
+    contract::hold(&InRedis::open(Servers::One(one())).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn budgets_in_a_cluster_keep_the_contract() {
+    let cluster = server::RedisCluster::start().unwrap();
+    let bench = InRedis::open(Servers::Many(cluster)).await;
+    contract::hold(&bench).await;
+    let Servers::Many(cluster) = &bench.servers else { unreachable!() };
+    for master in cluster.masters() {
+        let keys: u32 = master.command(&["DBSIZE"]).unwrap().parse().unwrap();
+        assert!(keys > 0, "all masters have some of the keys");
+    }
+}
+
+#[tokio::test]
+async fn the_script_decides_as_the_arithmetic_does() {
+    let bench = InRedis::open(Servers::One(one())).await;
+    let random = SeededRandom::new(3);
+    let limits = [
+        Limit::bucket(10.0, 3.0).unwrap(),
+        Limit::new(Kind::TokenBucket, 7.0, 60_000).unwrap().with_capacity(100.0).unwrap(),
+        Limit::bucket(1e9, 1e6).unwrap(),
+        Limit::new(Kind::FixedWindow, 5.0, 10_000).unwrap().with_capacity(12.0).unwrap().starting_at(3_000),
+        Limit::new(Kind::SlidingWindow, 10.0, 10_000).unwrap(),
+    ];
+    for (number, limit) in limits.iter().enumerate() {
+        let policy = Policy::new(*limit).with_prefix(&format!("model{number}:")).unwrap();
+        let limiter = bench.limiter(policy).await;
+        let mut kept: Option<Account> = None;
+        let mut known = *limit;
+        for step in 0..400 {
+            let amount = 1 + random.below(known.capacity() + 2);
+            let verb = match random.below(12) {
+                0 => Verb::Refund(amount),
+                1 => Verb::Penalize(amount),
+                2 => Verb::Block(random.below(3_000)),
+                3 => Verb::Peek(amount),
+                4 if step % 5 == 0 => Verb::Reset,
+                5 if step % 7 == 0 => {
+                    let next = limits[random.below(limits.len() as u64) as usize];
+                    if let Some(account) = &mut kept {
+                        account.state = next.convert(&known, &account.state, bench.clock.now_ms());
+                    }
+                    limiter.set_limit(next).await.unwrap();
+                    known = next;
+                    Verb::Refund(1)
+                }
+                _ => Verb::Consume(1 + random.below(4)),
+            };
+            let now_ms = bench.clock.now_ms();
+            let mut account = kept.unwrap_or_else(|| Account::fresh(&known, now_ms));
+            let expected = account.act(&known, verb, now_ms);
+            // Redis writes nothing for a denial, not even that time has passed, and keeps nothing that is over.
+            if account.blocked_until_ms <= now_ms {
+                account.blocked_until_ms = i64::MIN;
+            }
+            if !verb.only_looks() && (expected.allowed || !matches!(verb, Verb::Consume(_))) {
+                kept = Some(account).filter(|account| !account.is_idle(&known, now_ms));
+            }
+            // What is remembered of a denial is how much remained then; here Redis is asked each time.
+            limiter.dispose();
+            let decision = limiter.act("a", verb).await.unwrap();
+            assert_eq!(decision, expected, "limit {number}, step {step}, {verb:?}, {known:?}");
+            let by_ms = match random.below(4) {
+                0 => 0,
+                1 => random.below(5) as i64,
+                2 => random.below(4_000) as i64,
+                _ => -(random.below(20) as i64) * 100,
+            };
+            bench.advance(by_ms).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn b_036_a_budget_is_kept_for_twice_its_recovery_and_a_minute_at_least() {
+    let bench = InRedis::open(Servers::One(one())).await;
+    let Servers::One(server) = &bench.servers else { unreachable!() };
+    let ttl = |prefix: &str| {
+        let key = server.command(&["KEYS", &format!("*{prefix}:a")]).unwrap();
+        server.command(&["PTTL", &key]).unwrap().parse::<u64>().unwrap()
+    };
+    for (name, capacity, rate, expected) in [
+        ("a", 10.0, 1.0, 60_000),
+        ("b", 100.0, 10.0, 60_000),
+        ("c", 1.0, 10.0, 60_000),
+        ("d", 100.0, 1.0, 200_000),
+    ] {
+        let limiter = bench.limiter(bucket_policy(name, capacity, rate)).await;
+        limiter.consume("a", 1).await.unwrap();
+        assert_eq!(ttl(name), expected);
+        bench.advance(40).await;
+        limiter.consume("a", capacity as u64).await.unwrap();
+        assert_eq!(ttl(name), expected, "also when it is denied");
+    }
+    let own = Redis::open(Options::new(server.url()).timeout(PATIENCE).ttl_ms(5_000)).await.unwrap();
+    own.limiter(bucket_policy("own", 10.0, 1.0)).consume("a", 1).await.unwrap();
+    assert_eq!(ttl("own"), 5_000);
+}
+
+#[tokio::test]
+async fn b_035_a_budget_is_a_hash_of_tokens_and_time() {
+    let bench = InRedis::open(Servers::One(one())).await;
+    let Servers::One(server) = &bench.servers else { unreachable!() };
+    let limiter = bench.limiter(bucket_policy("hash", 10.0, 1.0)).await;
+    limiter.consume("a", 3).await.unwrap();
+    bench.advance(500).await;
+    limiter.consume("a", 3).await.unwrap();
+    let key = server.command(&["KEYS", "*hash:a"]).unwrap();
+    let fields = server.command(&["HMGET", &key, "tokens", "last_ms", "carry"]).unwrap();
+    assert_eq!(fields, format!("4\n{}\n500", InRedis::START_MS + 500));
+    limiter.reset("a").await.unwrap();
+    assert_eq!(server.command(&["EXISTS", &key]).unwrap(), "0");
+}
+
+#[tokio::test]
+async fn b_035_a_script_that_is_missing_is_loaded_again() {
+    let bench = InRedis::open(Servers::One(one())).await;
+    let Servers::One(server) = &bench.servers else { unreachable!() };
+    let limiter = bench.limiter(bucket_policy("script", 10.0, 1.0)).await;
+    assert_eq!(limiter.consume("a", 1).await.unwrap(), Decision::allowed(9));
+    server.command(&["SCRIPT", "FLUSH"]).unwrap();
+    assert_eq!(limiter.consume("a", 1).await.unwrap(), Decision::allowed(8));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_at_once_share_a_run_of_the_script() {
+    let bench = InRedis::open(Servers::One(one())).await;
+    let limiter = bench.limiter(bucket_policy("batch", 1_000.0, 1.0)).await;
+    let callers: Vec<_> = (0..500)
+        .map(|number| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.consume(&format!("user:{}", number % 7), 1).await })
+        })
+        .collect();
+    for caller in callers {
+        assert!(caller.await.unwrap().unwrap().allowed);
+    }
+    let runs = bench.redis.figures().batch_size.snapshot();
+    assert_eq!(runs.sum, 500);
+    assert!(runs.count < 250, "{} runs", runs.count);
+}
+
+#[tokio::test]
+async fn a_denied_key_costs_redis_nothing_until_it_may_be_tried_again() {
+    let bench = InRedis::open(Servers::One(one())).await;
+    let limiter = bench.limiter(bucket_policy("denied", 10.0, 1.0)).await;
+    limiter.consume("a", 10).await.unwrap();
+    assert_eq!(limiter.consume("a", 2).await.unwrap(), Decision::denied(0, 2_000));
+    let runs = bench.redis.figures().batch_size.snapshot().count;
+    bench.advance(1_500).await;
+    assert_eq!(limiter.consume("a", 2).await.unwrap(), Decision::denied(0, 500));
+    assert_eq!(bench.redis.figures().batch_size.snapshot().count, runs);
+    bench.advance(500).await;
+    assert_eq!(limiter.consume("a", 2).await.unwrap(), Decision::allowed(0));
+}
+
+#[tokio::test]
+async fn a_key_that_somebody_else_uses_fails_alone() {
+    let bench = InRedis::open(Servers::One(one())).await;
+    let Servers::One(server) = &bench.servers else { unreachable!() };
+    let limiter = bench.limiter(bucket_policy("wrong", 10.0, 1.0)).await;
+    limiter.consume("taken", 1).await.unwrap();
+    let key = server.command(&["KEYS", "*wrong:taken"]).unwrap();
+    server.command(&["SET", &key, "something else"]).unwrap();
+    let calls: Vec<_> = ["a", "taken", "b", "taken", "c"]
+        .into_iter()
+        .map(|key| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.consume(key, 1).await })
+        })
+        .collect();
+    let mut codes = Vec::new();
+    for call in calls {
+        codes.push(call.await.unwrap().map_or_else(|error| error.code(), |_| "allowed"));
+    }
+    assert_eq!(codes, ["allowed", "GUARD_INVALID", "allowed", "GUARD_INVALID", "allowed"]);
+    assert!(bench.redis.is_up());
+}
+
+/// Short, because these wait for it.
+const SHORT: Duration = Duration::from_millis(300);
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn short(server: &server::Redis, when_away: WhenAway) -> Redis {
+    let options = Options::new(server.url()).timeout(SHORT).retry_every(Duration::from_millis(20));
+    let redis = Redis::open(options.when_away(when_away)).await.unwrap();
+    until("Redis is reached", || redis.is_up()).await;
+    redis
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_killed_is_insured_and_taken_up_again() {
+    let mut server = one();
+    let redis = short(&server, WhenAway::Insure { nodes: 2 }).await;
+    let limiter = redis.limiter(bucket_policy("killed", 10.0, 0.001));
+    assert_eq!(limiter.consume("a", 1).await.unwrap(), Decision::allowed(9));
+    server.kill9();
+    let began = Instant::now();
+    let mut allowed = 0;
+    for _ in 0..20 {
+        allowed += u32::from(limiter.consume("a", 1).await.unwrap().allowed);
+    }
+    assert_eq!(allowed, 5, "this node's half of the budget");
+    assert!(began.elapsed() < SHORT * 3, "{:?}", began.elapsed());
+    assert!(!redis.is_up());
+    server.run().unwrap();
+    until("Redis is back", || redis.is_up()).await;
+    // It came back empty, so the budget is full again.
+    assert_eq!(limiter.consume("a", 1).await.unwrap(), Decision::allowed(9));
+    assert_eq!(redis.figures().outages.get(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_longer_for_a_paused_redis_than_was_configured() {
+    let server = one();
+    let redis = short(&server, WhenAway::Refuse).await;
+    let limiter = Arc::new(redis.limiter(bucket_policy("paused", 1_000.0, 1.0)));
+    assert!(limiter.consume("a", 1).await.unwrap().allowed);
+    server.pause();
+    let callers: Vec<_> = (0..100)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let began = Instant::now();
+                (limiter.consume("a", 1).await, began.elapsed())
+            })
+        })
+        .collect();
+    for caller in callers {
+        let (answer, waited) = caller.await.unwrap();
+        let error = answer.unwrap_err();
+        assert_eq!((error.code(), error.is_retryable()), ("LIMITER_UNAVAILABLE", true));
+        assert!(waited < SHORT * 2, "{waited:?}");
+    }
+    let began = Instant::now();
+    assert!(limiter.consume("a", 1).await.is_err());
+    assert!(began.elapsed() < SHORT / 2, "once it is known to be away nobody waits at all");
+    server.resume();
+    until("Redis is back", || redis.is_up()).await;
+    assert!(limiter.consume("a", 1).await.unwrap().allowed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_is_away_from_the_start_is_waited_for() {
+    let mut server = one();
+    server.kill9();
+    let options = Options::new(server.url()).timeout(SHORT).retry_every(Duration::from_millis(20));
+    let redis = Redis::open(options).await.unwrap();
+    let limiter = redis.limiter(bucket_policy("start", 10.0, 0.001));
+    assert_eq!(limiter.consume("a", 4).await.unwrap(), Decision::allowed(6), "insured by default");
+    server.run().unwrap();
+    until("Redis is there", || redis.is_up()).await;
+    assert_eq!(limiter.consume("a", 1).await.unwrap(), Decision::allowed(9));
+    let error = Redis::open(Options::new("nonsense")).await.err().unwrap();
+    assert_eq!(error.code(), "GUARD_INVALID");
+}

@@ -1,0 +1,6 @@
+//! The behaviour of the guards.
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod circuits;
+mod limits;
+mod retry;

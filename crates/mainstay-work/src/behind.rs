@@ -1,0 +1,103 @@
+//! Durable runs behind a circuit.
+//!
+//! A run is started in the transaction that asks the circuit, and its end is told to the circuit in the transaction that
+//! ends it. So a run that is the probe is one over all nodes, whoever dies meanwhile.
+
+use crate::enqueue::{check, noted, text};
+use crate::error::{Error, Result};
+use crate::functions::{Call, Functions};
+use crate::item::{NewWork, OnComplete, WorkResult, raw};
+use crate::retrier::RunOptions;
+use crate::work::Work;
+use mainstay_core::circuit::Rejected;
+use mainstay_core::trace::TraceContext;
+use mainstay_guards::circuits::{Answer, Circuits, RunEnded};
+use mainstay_store::Tx;
+use serde::Serialize;
+use uuid::Uuid;
+
+/// The mutation that is told how such runs end.
+const ENDED: &str = "mainstay.circuit-ended";
+
+/// What is needed to start a run: its id, and the item for each of the two ways it may go.
+type Starting = (Work, Circuits, String, (Uuid, NewWork, NewWork));
+
+/// A run that was started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Started {
+    /// Its id: status and cancelling are those of an item.
+    pub run_id: String,
+    /// Whether it is the probe of a circuit that is half open.
+    pub probe_mode: bool,
+}
+
+impl Functions {
+    /// Lets this node tell circuits how durable runs behind them ended; [`Work::run_behind`] needs it.
+    pub fn tell_circuits(self, circuits: &Circuits) -> Self {
+        let circuits = circuits.clone();
+        self.mutation(ENDED, move |tx: Tx, _: Call, told: OnComplete<String>| {
+            let circuits = circuits.clone();
+            async move {
+                let ended = match told.result {
+                    WorkResult::Success { .. } => RunEnded::Success,
+                    WorkResult::Failed { .. } => RunEnded::Failed,
+                    WorkResult::Canceled => RunEnded::Canceled,
+                };
+                let circuit = told.context.unwrap_or_default();
+                circuits.record_in(&tx, &circuit, &told.work_id, ended).await
+            }
+        })
+    }
+}
+
+impl Work {
+    /// Runs an action behind a circuit: again and again as the circuit is set, which counts as one failure when it is used
+    /// up; once if it is the probe; not at all while the circuit is open.
+    pub async fn run_behind(
+        &self,
+        circuits: &Circuits,
+        circuit: &str,
+        function: &str,
+        args: &(impl Serialize + ?Sized),
+        trace: Option<TraceContext>,
+    ) -> Result<Started> {
+        if self.ground().functions.get(ENDED).is_none() {
+            return Err(Error::invalid(
+                "circuit",
+                "this node does not tell circuits; see Functions::tell_circuits",
+            ));
+        }
+        self.check_action(function).await?;
+        let settings =
+            circuits.settings(circuit).map_err(|error| Error::invalid("circuit", error.to_string()))?;
+        let random = &*self.ground().random;
+        let options = RunOptions {
+            max_failures: settings.max_retries,
+            initial_backoff_ms: settings.initial_backoff_ms,
+            on_complete: Some(ENDED.to_owned()),
+            context: Some(raw("circuit", circuit)?),
+            trace: Some(trace.unwrap_or_else(|| TraceContext::root(random))),
+            ..RunOptions::default()
+        };
+        let usual = self.run_item(function, args, options.clone())?;
+        let probe = self.run_item(function, args, RunOptions { max_failures: 0, ..options })?;
+        let id = self.ground().ids.uuid();
+        let start = async |tx: Tx, (work, circuits, circuit, items): Starting| {
+            let (id, usual, probe) = items;
+            let run_id = text(id);
+            let (item, probe_mode) = match circuits.admit_in(&tx, &circuit, &run_id).await? {
+                Answer::Admit => (usual, false),
+                Answer::Probe => (probe, true),
+                Answer::Refuse { retry_after_ms } => {
+                    return Ok(Err(Rejected { name: circuit.into(), retry_after_ms }));
+                }
+            };
+            check(&work.ground().functions, std::slice::from_ref(&item))?;
+            noted(work.ground(), &tx).add_as(item, id);
+            Ok(Ok(Started { run_id, probe_mode }))
+        };
+        let context = (self.clone(), circuits.clone(), circuit.to_owned(), (id, usual, probe));
+        self.store().transact_with(context, start).await?.map_err(Error::CircuitOpen)
+    }
+}
