@@ -24,6 +24,9 @@ pub enum Error {
     /// The store has as many circuits as it may have.
     #[error("there are {} circuits already", crate::circuits::MAX_CIRCUITS)]
     TooManyCircuits,
+    /// The store has as many limits as it may have.
+    #[error("there are {} limits already", crate::limits::MAX_LIMITS)]
+    TooManyLimits,
     /// A limit that makes no sense.
     #[error(transparent)]
     BadLimit(mainstay_core::limits::LimitError),
@@ -50,6 +53,7 @@ impl Error {
             Self::Store(error) => error.entry(),
             Self::Invalid { .. } => &GUARD_INVALID,
             Self::TooManyCircuits => &CIRCUITS_TOO_MANY,
+            Self::TooManyLimits => &LIMITS_TOO_MANY,
             Self::BadLimit(_) => &LIMIT_INVALID,
             Self::BadCost => &LIMIT_COST_INVALID,
             Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
@@ -113,6 +117,9 @@ mainstay_core::codes! {
     LIMIT_INVALID "LIMIT_INVALID" 400 false
         "The capacity, rate or period of a rate limit is outside of its range."
         "Correct what the error names; the ranges are in docs/concepts/limits.md.";
+    LIMITS_TOO_MANY "LIMITS_TOO_MANY" 409 false
+        "The store has 10,000 limits already, and this would be another one."
+        "Name limits after what is limited, and let keys tell apart who.";
     LIMIT_COST_INVALID "LIMIT_COST_INVALID" 400 false
         "A limit was asked for nothing, for less than nothing, or for a fraction. Nothing was taken."
         "Ask for a whole number of tokens, 1 or more; what should not be limited is not asked about.";

@@ -31,7 +31,7 @@ pub mod store;
 mod watched;
 
 pub use checker::{RateLimitChecker, RateLimitResult};
-pub use definition::{Definition, MAX_NAME_BYTES, MAX_SHARDS};
+pub use definition::{Definition, MAX_LIMITS, MAX_NAME_BYTES, MAX_SHARDS};
 pub use key::{MAX_KEY_BYTES, check_key};
 pub use limiter::{Answer, RateLimiter};
 pub use mainstay_core::limits::{Decision, Kind, Limit, LimitError, Verb};
