@@ -235,7 +235,8 @@ fn calls_that_were_made_elsewhere_are_reported() {
             assert_eq!(status.failure_count, count);
         }
         assert_eq!(circuit.status().await.unwrap().state, State::Open);
-        assert_eq!(circuit.ask_for().await.unwrap_err().retry_after_ms, 30_000);
+        let refused = circuit.ask_for().await.unwrap_err();
+        assert!((25_000..=30_000).contains(&refused.retry_after_ms), "{refused}");
         house.advance(30_000).await;
         let probe = circuit.ask_for().await.unwrap().expect("the first one is the probe");
         assert!(circuit.ask_for().await.is_err(), "one probe is out");
