@@ -127,8 +127,17 @@ mainstay_core::codes! {
         "No rate limit of this name was defined."
         "Define it in mainstay.toml under [limits], or with Limits::define; names are exact.";
     LIMITER_UNAVAILABLE "LIMITER_UNAVAILABLE" 503 true
-        "Redis, which keeps the budgets of this limit, does not answer, and the limit is set to refuse calls meanwhile."
-        "See to Redis; or let a limiter in memory take over while it is away.";
+        "What keeps the budgets of this limit, Redis or the store, does not answer, and calls are set to be refused meanwhile."
+        "See to it; or let a limiter in memory take over while Redis is away, or have the layer let requests through.";
+    RATE_LIMITED "RATE_LIMITED" 429 true
+        "More was asked for than a rate limit allows at this time. Nothing was done."
+        "Wait for as long as Retry-After says; violated-policies names the limits, and RateLimit how they stand.";
+    LIMIT_COST_TOO_LARGE "LIMIT_COST_TOO_LARGE" 422 false
+        "The request costs more than its rate limit can ever hold, so that waiting does not help. Nothing was done."
+        "Ask for less at once; or have the limit's capacity raised.";
+    CALLER_UNKNOWN "CALLER_UNKNOWN" 400 false
+        "What guards this route is kept for each caller, and it cannot be told whose request this is."
+        "Sign in; behind a proxy, see docs/operations/trusted-proxies.md.";
 }
 
 #[cfg(test)]

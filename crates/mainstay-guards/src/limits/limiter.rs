@@ -95,6 +95,14 @@ impl<'a, T> Answer<'a, T> {
         }
     }
 
+    /// The answer if it is there, and otherwise what it comes by.
+    pub(crate) fn ready(self) -> std::result::Result<Result<T>, Self> {
+        match self.0 {
+            Inner::Now(Some(result)) => Ok(result),
+            other => Err(Self(other)),
+        }
+    }
+
     /// An answer that comes.
     pub fn later(future: impl Future<Output = Result<T>> + Send + 'a) -> Self {
         Self(Inner::Later(Box::pin(future)))
