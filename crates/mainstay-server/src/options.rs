@@ -1,5 +1,7 @@
 //! How a server is started.
 
+use axum::body::Body;
+use mainstay_guards::limits::RateLimitLayer;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,6 +39,7 @@ pub struct Options {
     pub(crate) body_timeout: Duration,
     pub(crate) shutdown_grace: Duration,
     pub(crate) max_body_bytes: usize,
+    pub(crate) rate_limits: Option<RateLimitLayer<Body>>,
 }
 
 /// Where the certificate and its key are, as PEM files.
@@ -58,6 +61,7 @@ impl Default for Options {
             body_timeout: Duration::from_millis(defaults::BODY_TIMEOUT_MS),
             shutdown_grace: Duration::from_millis(defaults::SHUTDOWN_GRACE_MS),
             max_body_bytes: defaults::MAX_BODY_BYTES,
+            rate_limits: None,
         }
     }
 }
@@ -103,6 +107,12 @@ impl Options {
     /// How long requests that are under way may take to finish once the server was told to stop.
     pub fn shutdown_grace(self, shutdown_grace: Duration) -> Self {
         Self { shutdown_grace, ..self }
+    }
+
+    /// Rate limits that requests pass before anything else is done for them, also before their token is looked at; probes
+    /// and `/metrics` do not pass them. Whom a request comes from is known by its [`Peer`](mainstay_guards::http::Peer).
+    pub fn rate_limits(self, rate_limits: RateLimitLayer<Body>) -> Self {
+        Self { rate_limits: Some(rate_limits), ..self }
     }
 
     /// How large a body may be; eight times that on routes that take batches.

@@ -16,6 +16,9 @@ use utoipa_axum::router::UtoipaMethodRouter;
 /// Below this, requests need no token while the server listens on this machine alone and no token was ever made.
 const OPEN: &str = "/v1/";
 
+/// Whoever asks these must be answered however much is asked: they tell whether the server is well.
+const UNLIMITED: [&str; 6] = ["/health", "/health/live", "/health/ready", "/livez", "/readyz", "/metrics"];
+
 /// Routes, each with its permission and its description.
 ///
 /// ```
@@ -119,20 +122,27 @@ impl Routes {
     /// The service that answers requests: each route behind its guard, everything inside of a span, nothing but
     /// problem documents when something is wrong.
     pub(crate) fn build(self, app: &App) -> Router {
-        let mut router = Router::new();
+        let (mut limited, mut unlimited) = (Router::new(), Router::new());
         for Entry { rule, path, described: (_, _, handlers) } in self.entries {
             let post = Post { app: app.clone(), rule, is_open: path.starts_with(OPEN) };
-            router = router.route(&path, handlers.route_layer(from_fn_with_state(post, guard)));
+            let is_limited = !UNLIMITED.contains(&path.as_str());
+            let router = if is_limited { &mut limited } else { &mut unlimited };
+            *router =
+                std::mem::take(router).route(&path, handlers.route_layer(from_fn_with_state(post, guard)));
         }
+        limited = limited.fallback(not_found).method_not_allowed_fallback(method_not_allowed);
+        if let Some(limits) = &app.options().rate_limits {
+            limited = limited.layer(limits.clone());
+        }
+        unlimited = unlimited.method_not_allowed_fallback(method_not_allowed);
         let caught = {
             let app = app.clone();
             CatchPanicLayer::custom(move |panic: Box<dyn std::any::Any + Send>| {
                 observe::panicked(&app, &*panic)
             })
         };
-        router
-            .fallback(not_found)
-            .method_not_allowed_fallback(method_not_allowed)
+        unlimited
+            .merge(limited)
             .with_state(app.clone())
             .layer(caught)
             .layer(from_fn_with_state(app.clone(), observe::observe))

@@ -143,7 +143,7 @@ impl Handle {
 /// An address that others can reach needs TLS, so that tokens are not overheard, and a token, so that it is of any use.
 async fn check_protection(options: &Options, tokens: &Tokens) -> Result<()> {
     let address = options.listen;
-    if is_loopback(address) || options.insecure {
+    if is_loopback(address.ip()) || options.insecure {
         return Ok(());
     }
     let lacks = match (tokens.exist().await?, options.tls.is_some()) {

@@ -3,6 +3,10 @@
 use super::Config;
 use super::setting::Kind::{self, Integer};
 use super::setting::{Section, Setting, Value};
+use axum::body::Body;
+use mainstay::guards;
+use mainstay::guards::http::{Key, ProxyHeader, TrustedProxies};
+use mainstay::guards::limits::{Policy, RateLimitLayer, Rule, memory};
 use mainstay_server::{Error, Options, defaults};
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,6 +27,10 @@ pub static SECTION: Section = Section {
         &BODY_TIMEOUT_MS,
         &SHUTDOWN_GRACE_MS,
         &MAX_BODY_BYTES,
+        &REQUESTS_PER_SECOND,
+        &REQUEST_BURST,
+        &PROXIES,
+        &PROXY_HEADER,
     ],
 };
 
@@ -102,6 +110,34 @@ static MAX_BODY_BYTES: Setting = setting(
     "How large the body of a request may be; eight times that on routes that take batches.",
 );
 
+static REQUESTS_PER_SECOND: Setting = setting(
+    "requestsPerSecond",
+    Integer { least: 0, most: Some(1_000_000) },
+    Value::Integer(0),
+    "How many requests per second each address may make of this node; 0 for any number. Whoever makes more is answered \
+     with 429 and `Retry-After`. Probes and `/metrics` are not counted.",
+);
+static REQUEST_BURST: Setting = setting(
+    "requestBurst",
+    Integer { least: 1, most: Some(1_000_000) },
+    Value::Integer(100),
+    "How many requests an address may make at once, after it has made none for a while.",
+);
+static PROXIES: Setting = setting(
+    "proxies",
+    Kind::Ranges,
+    Value::List(Vec::new()),
+    "The addresses of your own proxies. What they say about whom they speak for is believed, and nobody else's word is; \
+     see docs/operations/trusted-proxies.md.",
+);
+static PROXY_HEADER: Setting = setting(
+    "proxyHeader",
+    Kind::Header,
+    Value::Text(Cow::Borrowed("X-Forwarded-For")),
+    "The header in which proxies say so: `X-Forwarded-For`, `Forwarded`, or one that your outermost proxy sets to a single \
+     address, as in `X-Real-IP`.",
+);
+
 const fn setting(key: &'static str, kind: Kind, default: Value, doc: &'static str) -> Setting {
     Setting { section: "server", key, kind, default, flag: None, doc }
 }
@@ -119,6 +155,10 @@ pub fn options(config: &Config) -> Result<Options, Error> {
         .body_timeout(duration(&BODY_TIMEOUT_MS))
         .shutdown_grace(duration(&SHUTDOWN_GRACE_MS))
         .max_body_bytes(count(&MAX_BODY_BYTES));
+    let options = match rate_limits(config)? {
+        Some(rate_limits) => options.rate_limits(rate_limits),
+        None => options,
+    };
     let missing =
         |what: &Setting| Error::Tls { what: what.name(), reason: "is missing, the other is set".to_owned() };
     match (config.text(&TLS_CERT), config.text(&TLS_KEY)) {
@@ -127,6 +167,26 @@ pub fn options(config: &Config) -> Result<Options, Error> {
         (_, "") => Err(missing(&TLS_KEY)),
         (certificate, key) => Ok(options.tls(certificate, key)),
     }
+}
+
+/// The limit of requests for each address, if there is one.
+fn rate_limits(config: &Config) -> guards::Result<Option<RateLimitLayer<Body>>> {
+    let per_second = config.number(&REQUESTS_PER_SECOND);
+    if per_second == 0 {
+        return Ok(None);
+    }
+    let policy = Policy::bucket(config.number(&REQUEST_BURST) as f64, per_second as f64)?;
+    let header = match config.text(&PROXY_HEADER) {
+        name if name.eq_ignore_ascii_case("x-forwarded-for") => ProxyHeader::x_forwarded_for(),
+        name if name.eq_ignore_ascii_case("forwarded") => ProxyHeader::Forwarded,
+        name => ProxyHeader::Single(name.parse().expect("headers are checked")),
+    };
+    let proxies = match config.list(&PROXIES) {
+        [] => TrustedProxies::none(),
+        ranges => TrustedProxies::within(header, ranges)?,
+    };
+    let rule = Rule::new("requests", memory::limiter(policy), Key::address(proxies))?;
+    RateLimitLayer::http().rule(rule).map(Some)
 }
 
 /// How long what is under way may take to finish.

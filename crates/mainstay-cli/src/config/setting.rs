@@ -1,5 +1,6 @@
 //! What a setting is: where it stands, which values it takes, and what it is for.
 
+use axum::http::HeaderName;
 use mainstay::store::Location;
 use mainstay::work::egress::Egress;
 use std::borrow::Cow;
@@ -64,6 +65,8 @@ pub enum Kind {
     File,
     /// Ranges of addresses.
     Ranges,
+    /// The name of a header.
+    Header,
     /// True or false.
     Boolean,
     /// A whole number; without `most` it has no upper end.
@@ -94,6 +97,7 @@ impl Kind {
             (Self::Address, Value::Text(address)) if address.parse::<SocketAddr>().is_ok() => Ok(()),
             (Self::File, Value::Text(path)) if !path.contains('\0') => Ok(()),
             (Self::Ranges, Value::List(ranges)) => Egress::new(ranges).map(drop).map_err(Fault::Range),
+            (Self::Header, Value::Text(name)) if HeaderName::from_bytes(name.as_bytes()).is_ok() => Ok(()),
             (Self::Boolean, Value::Boolean(_)) => Ok(()),
             (Self::Integer { least, most }, Value::Integer(number))
                 if *number >= least && most.is_none_or(|most| *number <= most) =>
@@ -107,7 +111,9 @@ impl Kind {
     /// Reads what the environment or a flag says, which is always text.
     pub fn read(self, text: &str) -> Option<Value> {
         match self {
-            Self::StoreUrl | Self::Address | Self::File => Some(Value::Text(text.to_owned().into())),
+            Self::StoreUrl | Self::Address | Self::File | Self::Header => {
+                Some(Value::Text(text.to_owned().into()))
+            }
             Self::Ranges => {
                 let ranges = text.split(',').map(str::trim).filter(|range| !range.is_empty());
                 Some(Value::List(ranges.map(str::to_owned).collect()))
@@ -126,6 +132,7 @@ impl fmt::Display for Kind {
             Self::Address => out.write_str("an address and a port, as in 127.0.0.1:7420"),
             Self::File => out.write_str("the path of a file"),
             Self::Ranges => out.write_str("a list of ranges of addresses, as in [\"10.0.0.0/8\"]"),
+            Self::Header => out.write_str("the name of a header, as in \"X-Forwarded-For\""),
             Self::Boolean => out.write_str("true or false"),
             Self::Integer { least, most: Some(most) } => write!(out, "a whole number from {least} to {most}"),
             Self::Integer { least, most: None } => write!(out, "a whole number of at least {least}"),

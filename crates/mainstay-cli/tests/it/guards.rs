@@ -103,6 +103,26 @@ fn whom_a_limit_denies_is_known_at_the_server() {
     server.stop("-TERM");
 }
 
+#[test]
+fn a_server_limits_how_many_requests_an_address_makes() {
+    let folder = Folder::new();
+    folder.write(
+        "mainstay.toml",
+        "[server]\nrequestsPerSecond = 1\nrequestBurst = 3\nproxies = [\"10.0.0.0/8\"]\n",
+    );
+    let server = Serving::start(&folder);
+    let forged = [("x-forwarded-for", "203.0.113.5")];
+    let statuses: Vec<u16> = (0..20).map(|_| server.send("GET", "/v1/limits", &forged, "").0).collect();
+    // It comes from no proxy of ours, so what it says about itself is not believed.
+    assert!(statuses.contains(&429), "{statuses:?}");
+    assert_eq!(server.send("GET", "/livez", &[], "").0, 200);
+    server.stop("-TERM");
+    folder.write("mainstay.toml", "[server]\nproxyHeader = \"X Forwarded\"\nproxies = [\"nowhere\"]\n");
+    let refused = folder.run("config check");
+    assert!(refused.stderr.contains("server.proxyHeader must be the name of a header"), "{refused:?}");
+    assert!(refused.stderr.contains("server.proxies"), "{refused:?}");
+}
+
 /// C43: the service is down, so two items fail and the others wait without spending attempts; it is back, and all of them
 /// are carried out, the first one alone.
 #[test]

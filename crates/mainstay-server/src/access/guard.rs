@@ -1,6 +1,6 @@
 //! The decision whether a request is let in, made once for every route.
 
-use super::local::{self, Peer};
+use super::local;
 use super::watch::watched;
 use super::{Permission, Principal, Rule};
 use crate::app::App;
@@ -11,6 +11,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use mainstay_guards::http::Peer;
 use std::time::Duration;
 
 /// What the guard of one route knows.
@@ -76,7 +77,7 @@ impl Post {
         if self.rule.permission == Permission::Local {
             return Ok(is_from_here);
         }
-        let is_unreachable = is_from_here && local::is_loopback(self.app.address());
+        let is_unreachable = is_from_here && local::is_loopback(self.app.address().ip());
         Ok(self.is_open && is_unreachable && !self.app.tokens().exist().await?)
     }
 }

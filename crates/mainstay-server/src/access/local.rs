@@ -9,7 +9,7 @@ use axum::http::header::{FORWARDED, HOST, ORIGIN, VIA};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const PROXY_HEADERS: [HeaderName; 6] = [
@@ -21,13 +21,9 @@ const PROXY_HEADERS: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// The other end of the connection.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
-
 /// Whether an address is this machine's own and nobody else's.
-pub(crate) fn is_loopback(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 /// Why the request is not taken for one of this machine's own.
@@ -62,7 +58,6 @@ fn host(parts: &Parts) -> Option<Authority> {
 fn is_this_machine(host: &Authority) -> bool {
     let name = host.host();
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback)
 }
 

@@ -18,4 +18,4 @@ pub use permission::{Permission, Rule};
 pub use principal::Principal;
 pub use role::{Role, UnknownRole};
 
-pub(crate) use local::{Peer, is_loopback};
+pub(crate) use local::is_loopback;

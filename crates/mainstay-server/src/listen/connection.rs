@@ -1,7 +1,6 @@
 //! One connection, from the first byte to the last.
 
 use super::impatient::Impatient;
-use crate::access::Peer;
 use crate::app::App;
 use crate::observe::MAX_HEADER_BYTES;
 use axum::Router;
@@ -10,6 +9,7 @@ use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use mainstay_guards::http::Peer;
 use std::net::SocketAddr;
 use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -54,7 +54,7 @@ impl Service {
         let Self { app, router, .. } = self;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(Peer(peer.ip()));
             router.clone().oneshot(request)
         });
         let mut connection = pin!(

@@ -2,6 +2,8 @@
 
 use crate::client::{Request, get, post, request};
 use crate::running::{Running, options};
+use mainstay_guards::http::{Key, ProxyHeader, TrustedProxies};
+use mainstay_guards::limits::{Policy, RateLimitLayer, Rule, memory};
 use mainstay_server::tokens::New;
 use mainstay_server::{Role, Tokens, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
@@ -237,4 +239,37 @@ fn guards_belong_to_no_tenant() {
             assert_eq!((answer.status, answer.json()["code"].clone()), (403, json!("UNAUTHORIZED")));
         }
     });
+}
+
+#[tokio::test]
+async fn requests_pass_rate_limits_before_anything_is_done_for_them() {
+    let rule = |proxies| {
+        let limiter = memory::limiter(Policy::bucket(3.0, 0.001).unwrap());
+        Rule::new("requests", limiter, Key::address(proxies)).unwrap()
+    };
+    let proxies = TrustedProxies::within(ProxyHeader::x_forwarded_for(), ["127.0.0.1"]).unwrap();
+    let limits = RateLimitLayer::http().rule(rule(proxies)).unwrap();
+    let server = Running::start(options().rate_limits(limits)).await;
+    let ask = async |path: &str, client: &str| {
+        get(path).header("x-forwarded-for", client).token("made up").send(server.address).await
+    };
+    for left in [2, 1, 0] {
+        let answer = ask("/v1/limits", "203.0.113.5").await;
+        assert_eq!(
+            (answer.status, answer.header("ratelimit-policy")),
+            (401, Some("\"requests\";q=3;w=3000"))
+        );
+        assert!(answer.header("ratelimit").unwrap().starts_with(&format!("\"requests\";r={left}")));
+    }
+    // Also for what is not there, and whatever else the client says about itself.
+    for path in ["/v1/limits", "/nowhere"] {
+        let denied = ask(path, "198.51.100.1, 203.0.113.5").await;
+        assert_eq!(denied.problem(429, "RATE_LIMITED")["code"], "RATE_LIMITED");
+        assert!(denied.header("retry-after").unwrap().parse::<u64>().unwrap() > 0);
+    }
+    assert_eq!(ask("/v1/limits", "203.0.113.6").await.status, 401, "others have budgets of their own");
+    for path in ["/livez", "/health/live", "/metrics"] {
+        assert_ne!(ask(path, "203.0.113.5").await.status, 429, "{path}");
+    }
+    server.stop().await;
 }

@@ -7,6 +7,7 @@ use super::rules::{Rules, Standing, Verdict, WhenAway};
 use crate::Result;
 use crate::http::Head;
 use http::{HeaderMap, HeaderValue, Request, Response};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -100,6 +101,12 @@ impl<B> RateLimitLayer<B> {
             }
             Verdict::Refused(refusal) => Err(self.refuse(refusal, is_grpc, None)),
         }
+    }
+}
+
+impl<B> fmt::Debug for RateLimitLayer<B> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("RateLimitLayer").field("when_away", &self.rules.when_away).finish_non_exhaustive()
     }
 }
 
