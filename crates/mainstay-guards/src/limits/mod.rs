@@ -34,7 +34,7 @@ mod watched;
 pub use checker::{RateLimitChecker, RateLimitResult};
 pub use definition::{Definition, MAX_LIMITS, MAX_NAME_BYTES, MAX_SHARDS};
 pub use key::{MAX_KEY_BYTES, check_key};
-pub use layer::{Limited, Limiting, MAX_RULES, RateLimitLayer, Rule, WhenAway};
+pub use layer::{Limited, Limiting, MAX_RULES, RateLimitLayer, Rule, WhenAway, fields};
 pub use limiter::{Answer, RateLimiter};
 pub use mainstay_core::limits::{Decision, Kind, Limit, LimitError, Verb};
 pub use many::{Want, consume_many};

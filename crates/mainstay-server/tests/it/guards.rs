@@ -81,6 +81,10 @@ fn b_001_b_016_limits_are_defined_once_and_answer_for_everybody() {
         let denied = house.post("/v1/limits/mail/consume", ask(3)).await;
         assert_eq!((&denied["allowed"], &denied["remaining"]), (&json!(false), &json!(2)));
         assert!(denied["retryAfterMs"].as_u64().unwrap() > 1_000_000, "{denied}");
+        let told = post("/v1/limits/mail/check", &ask(1).to_string()).token(&house.admin);
+        let told = told.send(house.server.address).await;
+        assert_eq!(told.header("ratelimit-policy"), Some("\"mail\";q=3;w=3600"));
+        assert!(told.header("ratelimit").unwrap().starts_with("\"mail\";r=2;t="), "{told:?}");
         let never = house.post("/v1/limits/mail/consume", ask(4)).await;
         assert_eq!(never, json!({"allowed": false, "remaining": 2, "retryAfterMs": null}));
         let value = house.get("/v1/limits/mail/value?key=user%3Aalice").await;

@@ -121,6 +121,11 @@ impl Limits {
         Ok(self.store().read_with((self.ground().directory.clone(), name.to_owned()), read).await?)
     }
 
+    /// What a limit was when this process asked it last; without asking.
+    pub fn known(&self, name: &str) -> Option<Limit> {
+        self.ground().directory.known(name).map(|named| *named.definition.limit())
+    }
+
     /// Takes `cost` tokens if they are there, and otherwise nothing.
     pub async fn consume(&self, name: &str, key: &str, cost: u64) -> Result<Decision> {
         self.act(name, key, Verb::Consume(cost)).await
