@@ -151,14 +151,14 @@ impl Circuits {
         Ok(self.shared.store.read_with(context, read).await?)
     }
 
-    /// What is known here of every circuit, without asking the database: for metrics.
+    /// What is known here of every circuit that has counted something, without asking the database: for metrics.
     pub fn states(&self) -> Vec<(String, State)> {
         let now_ms = self.shared.now_ms();
-        let cores = self.shared.all_cores();
-        let mut states: Vec<(String, State)> = cores
-            .iter()
-            .map(|core| (core.name.to_string(), core.local().standing.effective(now_ms)))
-            .collect();
+        let state = |core: &Arc<Core>| {
+            let local = core.local();
+            local.has_counted().then(|| (core.name.to_string(), local.standing.effective(now_ms)))
+        };
+        let mut states: Vec<(String, State)> = self.shared.all_cores().iter().filter_map(state).collect();
         states.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         states
     }
