@@ -6,23 +6,8 @@ use mainstay_core::failpoints::{Action, Failpoints};
 use mainstay_guards::circuits::{COMPONENT, Circuits, Ended, State};
 use mainstay_store::Options;
 use mainstay_testkit::proxy::Proxy;
-use mainstay_testkit::stores::{Kind, Place, for_each_kind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use mainstay_testkit::stores::{Kind, for_each_kind};
 use std::time::{Duration, Instant};
-
-/// A database behind a line that can be cut.
-fn line_to(place: &Place) -> (Proxy, String) {
-    let url = place.url();
-    let start = url.find("://").unwrap() + 3;
-    let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
-    let start = url[start..end].rfind('@').map_or(start, |at| start + at + 1);
-    let host = &url[start..end];
-    let host = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
-    let target: SocketAddr = host.to_socket_addrs().unwrap().next().unwrap();
-    let proxy = Proxy::start(target).unwrap();
-    let behind = format!("{}{}{}", &url[..start], proxy.addr(), &url[end..]);
-    (proxy, behind)
-}
 
 async fn behind(url: &str) -> Circuits {
     let options =
@@ -34,7 +19,7 @@ async fn behind(url: &str) -> Circuits {
 fn without_the_database_what_was_known_counts_and_own_calls_do() {
     for_each_kind(&[Kind::Postgres], async |place| {
         let house = House::open(place.clone()).await;
-        let (proxy, url) = line_to(&place);
+        let (proxy, url) = Proxy::before(&place).unwrap();
         let circuits = behind(&url).await;
         let [mail, shut] = ["mail", "shut"].map(|name| circuits.circuit(name).unwrap());
         open(&circuits, &shut).await;
@@ -63,7 +48,7 @@ fn without_the_database_what_was_known_counts_and_own_calls_do() {
 fn without_the_database_nobody_makes_a_probe_and_nobody_waits_long() {
     for_each_kind(&[Kind::Postgres], async |place| {
         let house = House::open(place.clone()).await;
-        let (proxy, url) = line_to(&place);
+        let (proxy, url) = Proxy::before(&place).unwrap();
         let circuits = behind(&url).await;
         let circuit = circuits.circuit("mail").unwrap();
         open(&circuits, &circuit).await;
