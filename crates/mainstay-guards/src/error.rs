@@ -33,6 +33,9 @@ pub enum Error {
     /// No limit of this name was defined.
     #[error("there is no limit {0:?}")]
     UnknownLimit(String),
+    /// Slots of so many keys are taken at once, and there is no room for another key.
+    #[error("slots of {0} keys are taken already")]
+    TooManyHeld(usize),
     /// What keeps the budgets of a limiter does not answer.
     #[error("the rate limiter is away: {0}")]
     LimiterAway(Arc<str>),
@@ -53,6 +56,7 @@ impl Error {
             Self::BadLimit(_) => &LIMIT_INVALID,
             Self::BadCost => &LIMIT_COST_INVALID,
             Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
+            Self::TooManyHeld(_) => &LIMIT_KEYS_TOO_MANY,
             Self::LimiterAway(_) => &LIMITER_UNAVAILABLE,
         }
     }
@@ -119,8 +123,11 @@ mainstay_core::codes! {
     UNKNOWN_LIMIT "UNKNOWN_LIMIT" 404 false
         "No rate limit of this name was defined."
         "Define it in mainstay.toml under [limits], or with Limits::define; names are exact.";
+    LIMIT_KEYS_TOO_MANY "LIMIT_KEYS_TOO_MANY" 503 true
+        "A concurrency limit in memory keeps slots of as many keys as it may, all of them in use. Nothing was taken."
+        "Try again when somebody has left. Give the limit more keys, or its holders less time.";
     LIMITER_UNAVAILABLE "LIMITER_UNAVAILABLE" 503 true
-        "Redis, which keeps the budgets of this limit, does not answer, and the limit is set to refuse calls meanwhile."
+        "Redis, which keeps the budgets or slots of this limit, does not answer, and the limit is set to refuse calls meanwhile."
         "See to Redis; or let a limiter in memory take over while it is away.";
 }
 

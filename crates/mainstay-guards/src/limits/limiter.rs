@@ -69,6 +69,14 @@ impl<'a, T> Answer<'a, T> {
         Self(Inner::Now(Some(result)))
     }
 
+    /// The answer, if it is there.
+    pub(crate) fn ready(self) -> Option<Result<T>> {
+        match self.0 {
+            Inner::Now(result) => result,
+            Inner::Later(_) => None,
+        }
+    }
+
     /// The answer with something done to what it holds.
     pub(crate) fn map(self, change: impl FnOnce(T) -> T + Send + 'a) -> Self
     where

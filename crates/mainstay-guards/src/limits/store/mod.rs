@@ -6,7 +6,9 @@
 
 mod apply;
 mod directory;
+mod recovered;
 mod schema;
+mod slots;
 mod sweep;
 
 use super::batch::{Batcher, Runs};
@@ -17,10 +19,12 @@ use apply::{Applied, Ask, Deed, Outcome, Part, apply};
 use directory::{Directory, find};
 use mainstay_core::limits::{Decision, Limit, State, Verb};
 use mainstay_store::{Store, Tx, params};
+use recovered::Budgets;
 use std::sync::{Arc, PoisonError, RwLock};
 use sweep::Sweep;
 
 pub use schema::COMPONENT;
+pub use slots::Permits;
 
 /// One transaction at a time: a second one would only wait for the budgets of the first.
 const LANES: usize = 1;
@@ -32,7 +36,7 @@ pub struct Limits(Batcher<Ground>);
 struct Ground {
     store: Store,
     directory: Arc<Directory>,
-    sweep: Arc<Sweep>,
+    sweep: Arc<Sweep<Budgets>>,
 }
 
 /// What is wanted of several limits at once.
