@@ -17,11 +17,11 @@ pub async fn run() -> Result<()> {
     );
     println!("| store      | p50 ms | p99 ms | longest ms |");
     println!("|------------|--------|--------|------------|");
-    on_each(measure).await
+    on_each(1, measure).await
 }
 
-async fn measure(kind: &str, url: &str) -> Result<()> {
-    let store = Options::new(url).component(COMPONENT).open().await?;
+async fn measure(kind: &str, urls: &[String]) -> Result<()> {
+    let store = Options::new(&urls[0]).component(COMPONENT).open().await?;
     let (begun, mut beginning) = mpsc::unbounded_channel();
     let functions = Functions::new().action("noop", move |_: Call, _: usize| {
         let _ = begun.send(Instant::now());

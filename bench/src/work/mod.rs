@@ -80,15 +80,17 @@ pub async fn run(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Our pools on both kinds of store, each in a place of its own.
-async fn on_each(measure: impl AsyncFn(&str, &str) -> Result<()>) -> Result<()> {
+/// Our pools on both kinds of store, in so many new places each.
+async fn on_each(count: usize, measure: impl AsyncFn(&str, &[String]) -> Result<()>) -> Result<()> {
     let folder = tempfile::tempdir_in(".")?;
-    let url = format!("sqlite:{}", folder.path().join("work.db").display());
-    measure("SQLite", &url).await?;
+    let url = |number| format!("sqlite:{}", folder.path().join(format!("work-{number}.db")).display());
+    measure("SQLite", &(0..count).map(url).collect::<Vec<_>>()).await?;
     crate::rounds::on_postgres(async |server, _| {
         let server = server.clone();
-        let database = tokio::task::spawn_blocking(move || server.database()).await??;
-        measure("PostgreSQL", database.url()).await
+        let databases = move || (0..count).map(|_| server.database()).collect::<Result<Vec<_>, _>>();
+        let databases = tokio::task::spawn_blocking(databases).await??;
+        let urls: Vec<String> = databases.iter().map(|database| database.url().to_owned()).collect();
+        measure("PostgreSQL", &urls).await
     })
     .await
 }

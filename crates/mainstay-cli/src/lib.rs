@@ -6,9 +6,9 @@
 //! - `bench`: the load generator and what `mainstay bench` does with it
 //! - `demo`: what `mainstay demo` does and tells
 //! - `reach`, `remote`: the store, or the server that holds it
-//! - `workshop`: the work of a store, as the configuration has it
+//! - `workshop`: the rooms of a store, as the configuration has them
 //! - `reference`: the pages under docs/ that are generated
-//! - `output`, `error`: what a person or a program gets to see
+//! - `output`, `shown`, `error`: what a person or a program gets to see
 
 mod arguments;
 pub mod bench;
@@ -19,6 +19,7 @@ mod output;
 mod reach;
 mod reference;
 mod remote;
+mod shown;
 mod verbs;
 mod workshop;
 

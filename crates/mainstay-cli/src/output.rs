@@ -29,6 +29,11 @@ fn printed(result: io::Result<()>) -> Result<bool> {
     }
 }
 
+/// A value as JSON.
+pub(crate) fn json(value: &impl Serialize) -> serde_json::Value {
+    serde_json::to_value(value).expect("our own types have string keys and finite numbers")
+}
+
 /// Prints a value as JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     let text =

@@ -2,6 +2,7 @@
 
 use crate::arguments::Global;
 use crate::remote::Remote;
+use crate::verbs::refuse_missing;
 use crate::{Error, Result, config};
 use mainstay::store::{self, Store};
 
@@ -14,6 +15,14 @@ pub(crate) enum Reached {
 }
 
 impl Global {
+    /// For whoever looks at what is there: makes no store where there is none.
+    pub(crate) async fn reach_existing(&self) -> Result<Reached> {
+        if self.server.is_none() {
+            refuse_missing(&self.load()?)?;
+        }
+        self.reach().await
+    }
+
     /// Asks the server when one is named. Otherwise opens the store, and asks the server that holds it when that is a
     /// file that another process has.
     pub(crate) async fn reach(&self) -> Result<Reached> {

@@ -75,6 +75,13 @@ impl Remote {
         self.read(request.send(&body))
     }
 
+    /// Puts `body` at `path`.
+    pub(crate) fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
+        let body = serde_json::to_vec(body).expect("our own types have string keys and finite numbers");
+        let request = self.prepared(self.agent.put(self.at(path))).content_type("application/json");
+        self.read(request.send(&body))
+    }
+
     /// Removes what is at `path`.
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.read(self.prepared(self.agent.delete(self.at(path))).call())

@@ -1,17 +1,32 @@
-//! The workshop as the configuration has it: its pools, the functions that are HTTP endpoints, and its crons.
+//! The rooms of a store as the configuration has them: its circuits and limits, its pools, the functions that are HTTP
+//! endpoints, and its crons.
 
 use crate::config::{self, Config};
 use crate::{Error, Result};
+use mainstay::guards::circuits::Circuits;
+use mainstay::guards::limits::store::Limits;
 use mainstay::store::Store;
 use mainstay::work::{self, FunctionKind, Functions, Work};
+use mainstay_server::Rooms;
+use std::sync::Arc;
 
-/// Opens the work of a store for a node that carries it out, and declares what the configuration says.
-pub(crate) async fn open(config: &Config, store: &Store) -> Result<Work> {
+/// Opens the rooms of a store for a node that carries out work, and declares what the configuration says.
+pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
+    let (circuits, limits) = (Circuits::open(store).await?, Limits::open(store.clone()).await?);
+    for circuit in config.circuits() {
+        circuits.define(&circuit.name, circuit.settings).await?;
+    }
+    for limit in config.limits() {
+        limits.define(&limit.name, limit.definition).await?;
+    }
     let client = config::functions::client(config::egress::rules(config));
     let mut functions = Functions::new();
     for function in config.functions() {
         let called = function.connect(client.clone()).map_err(|problem| Error::Config(vec![problem]))?;
         functions = functions.http(&function.name, called, store);
+        if let Some(circuit) = &function.circuit {
+            functions = functions.behind(&function.name, Arc::new(circuits.circuit(circuit)?));
+        }
     }
     let work = Work::open(store, functions).await?;
     for pool in config.pools() {
@@ -24,7 +39,7 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Work> {
             other => Error::Config(vec![config.refusal(&config::crons::COLLECTION, &cron.name, other)]),
         })?;
     }
-    Ok(work)
+    Ok(Rooms { work, circuits, limits })
 }
 
 /// Opens the work of a store for somebody who asks for things to be done, and knows the pools and functions of the

@@ -3,6 +3,7 @@
 //! Nothing here performs IO, reads a clock or draws randomness of its own; whoever needs the time or a
 //! random number passes it in. That is what makes every rule testable at any instant and replayable from a seed.
 
+pub mod addresses;
 pub mod backoff;
 pub mod circuit;
 pub mod clock;

@@ -24,6 +24,9 @@ pub enum Error {
     /// The store has as many circuits as it may have.
     #[error("there are {} circuits already", crate::circuits::MAX_CIRCUITS)]
     TooManyCircuits,
+    /// The store has as many limits as it may have.
+    #[error("there are {} limits already", crate::limits::MAX_LIMITS)]
+    TooManyLimits,
     /// A limit that makes no sense.
     #[error(transparent)]
     BadLimit(mainstay_core::limits::LimitError),
@@ -53,6 +56,7 @@ impl Error {
             Self::Store(error) => error.entry(),
             Self::Invalid { .. } => &GUARD_INVALID,
             Self::TooManyCircuits => &CIRCUITS_TOO_MANY,
+            Self::TooManyLimits => &LIMITS_TOO_MANY,
             Self::BadLimit(_) => &LIMIT_INVALID,
             Self::BadCost => &LIMIT_COST_INVALID,
             Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
@@ -117,6 +121,9 @@ mainstay_core::codes! {
     LIMIT_INVALID "LIMIT_INVALID" 400 false
         "The capacity, rate or period of a rate limit is outside of its range."
         "Correct what the error names; the ranges are in docs/concepts/limits.md.";
+    LIMITS_TOO_MANY "LIMITS_TOO_MANY" 409 false
+        "The store has 10,000 limits already, and this would be another one."
+        "Name limits after what is limited, and let keys tell apart who.";
     LIMIT_COST_INVALID "LIMIT_COST_INVALID" 400 false
         "A limit was asked for nothing, for less than nothing, or for a fraction. Nothing was taken."
         "Ask for a whole number of tokens, 1 or more; what should not be limited is not asked about.";
@@ -127,8 +134,17 @@ mainstay_core::codes! {
         "A concurrency limit in memory keeps slots of as many keys as it may, all of them in use. Nothing was taken."
         "Try again when somebody has left. Give the limit more keys, or its holders less time.";
     LIMITER_UNAVAILABLE "LIMITER_UNAVAILABLE" 503 true
-        "Redis, which keeps the budgets or slots of this limit, does not answer, and the limit is set to refuse calls meanwhile."
-        "See to Redis; or let a limiter in memory take over while it is away.";
+        "What keeps the budgets or slots of this limit, Redis or the store, does not answer, and calls are set to be refused meanwhile."
+        "See to it; or let a limiter in memory take over while Redis is away, or have the layer let requests through.";
+    RATE_LIMITED "RATE_LIMITED" 429 true
+        "More was asked for than a rate limit allows at this time. Nothing was done."
+        "Wait for as long as Retry-After says; violated-policies names the limits, and RateLimit how they stand.";
+    LIMIT_COST_TOO_LARGE "LIMIT_COST_TOO_LARGE" 422 false
+        "The request costs more than its rate limit can ever hold, so that waiting does not help. Nothing was done."
+        "Ask for less at once; or have the limit's capacity raised.";
+    CALLER_UNKNOWN "CALLER_UNKNOWN" 400 false
+        "What guards this route is kept for each caller, and it cannot be told whose request this is."
+        "Sign in; behind a proxy, see docs/operations/trusted-proxies.md.";
 }
 
 #[cfg(test)]

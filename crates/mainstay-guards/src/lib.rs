@@ -3,7 +3,7 @@
 //! - [`limits`]: how much of something a key may have.
 //! - [`circuits`]: calls to a service that is not well are not made.
 //! - [`retry`]: calls that failed are made again, within a deadline and a budget.
-//! - [`http`]: what HTTP answers mean to a guard.
+//! - [`http`]: what a guard needs to know of HTTP: what answers mean, whose requests are.
 
 pub mod circuits;
 mod error;

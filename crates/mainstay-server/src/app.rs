@@ -1,9 +1,11 @@
 //! What every handler can reach: `State(app): State<App>`.
 
 use crate::figures::Figures;
-use crate::{Options, Shutdown, Tokens};
+use crate::{Options, Rooms, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
+use mainstay_guards::circuits::Circuits;
+use mainstay_guards::limits::store::Limits;
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
 use mainstay_work::Work;
@@ -19,7 +21,7 @@ pub(crate) struct Inner {
     pub(crate) address: SocketAddr,
     pub(crate) store: Store,
     pub(crate) log: Log,
-    pub(crate) work: Work,
+    pub(crate) rooms: Rooms,
     pub(crate) tokens: Tokens,
     pub(crate) shutdown: Shutdown,
     pub(crate) figures: Figures,
@@ -45,7 +47,17 @@ impl App {
 
     /// The work of the store.
     pub fn work(&self) -> &Work {
-        &self.0.work
+        &self.0.rooms.work
+    }
+
+    /// The circuits of the store.
+    pub fn circuits(&self) -> &Circuits {
+        &self.0.rooms.circuits
+    }
+
+    /// The limits of the store.
+    pub fn limits(&self) -> &Limits {
+        &self.0.rooms.limits
     }
 
     /// The tokens.
@@ -59,8 +71,15 @@ impl App {
     }
 
     /// Everything that keeps figures about itself, for `/metrics`. A further part is a further line.
-    pub(crate) fn measured(&self) -> [&dyn Measured; 4] {
-        [self.0.store.figures(), &**self.0.log.figures(), &**self.0.work.figures(), &self.0.figures]
+    pub(crate) fn measured(&self) -> [&dyn Measured; 6] {
+        [
+            self.0.store.figures(),
+            &**self.0.log.figures(),
+            &**self.work().figures(),
+            &**self.circuits().figures(),
+            self.limits().figures(),
+            &self.0.figures,
+        ]
     }
 
     pub(crate) fn options(&self) -> &Options {

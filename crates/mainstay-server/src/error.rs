@@ -42,6 +42,9 @@ pub enum Error {
     /// The work says no.
     #[error(transparent)]
     Work(#[from] mainstay_work::Error),
+    /// The limits or the circuits say no.
+    #[error(transparent)]
+    Guards(#[from] mainstay_guards::Error),
 }
 
 impl Error {
@@ -54,6 +57,7 @@ impl Error {
             Self::Store(error) => error.entry(),
             Self::Log(error) => error.entry(),
             Self::Work(error) => error.entry(),
+            Self::Guards(error) => error.entry(),
         }
     }
 

@@ -27,6 +27,7 @@ mod observe;
 mod openapi;
 mod options;
 mod problem;
+mod rooms;
 mod routes;
 mod routing;
 mod server;
@@ -39,6 +40,7 @@ pub use error::{CODES, Error, Result};
 pub use extract::{Json, Path, Query, Trace};
 pub use options::{Options, defaults};
 pub use problem::{Answer, MEDIA_TYPE as PROBLEM_MEDIA_TYPE, Problem};
+pub use rooms::Rooms;
 pub use routes::{Created, NewToken, TokenList};
 pub use routing::{Route, Routes};
 pub use server::{Handle, Server, Stopped};
@@ -47,8 +49,14 @@ pub use tokens::Tokens;
 
 /// The schema that a server needs; each is given to
 /// [`Options::component`](mainstay_store::Options::component).
-pub fn components() -> [mainstay_store::migrations::Component; 3] {
-    [mainstay_events::COMPONENT, tokens::COMPONENT, mainstay_work::COMPONENT]
+pub fn components() -> [mainstay_store::migrations::Component; 5] {
+    [
+        mainstay_events::COMPONENT,
+        tokens::COMPONENT,
+        mainstay_work::COMPONENT,
+        mainstay_guards::circuits::COMPONENT,
+        mainstay_guards::limits::store::COMPONENT,
+    ]
 }
 
 /// The options of a store with everything that a server needs.

@@ -5,11 +5,10 @@ use crate::app::{App, Inner};
 use crate::listen::connection::Service;
 use crate::listen::tls;
 use crate::routing::Route;
-use crate::{Error, Options, Result, Routes, Shutdown, Tokens, openapi, routes};
+use crate::{Error, Options, Result, Rooms, Routes, Shutdown, Tokens, openapi, routes};
 use mainstay_events::Log;
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
-use mainstay_work::{Functions, Work};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -45,16 +44,16 @@ pub struct Stopped {
 
 impl Server {
     /// Takes the address. From here on connections are accepted by the system, and answered once the server runs. The
-    /// store was opened with the [components](crate::components) of the tokens, the log and the work. Nothing is worked
-    /// on by this: whoever has functions [starts](Work::start) their work beside the server.
+    /// store was opened with its [components](crate::components). Nothing is worked on by this: whoever has functions
+    /// [starts](mainstay_work::Work::start) their work beside the server.
     pub async fn bind(options: Options, store: Store) -> Result<Self> {
-        let work = Work::open(&store, Functions::new()).await?;
-        Self::bind_with(options, work, Routes::default()).await
+        let rooms = Rooms::open(&store).await?;
+        Self::bind_with(options, rooms, Routes::default()).await
     }
 
-    /// As [`bind`](Self::bind), on the store of `work` and with routes of the application's own.
-    pub async fn bind_with(options: Options, work: Work, further: Routes) -> Result<Self> {
-        let store = work.store().clone();
+    /// As [`bind`](Self::bind), with rooms that are open already and with routes of the application's own.
+    pub async fn bind_with(options: Options, rooms: Rooms, further: Routes) -> Result<Self> {
+        let store = rooms.work.store().clone();
         let tokens = Tokens::new(store.clone());
         check_protection(&options, &tokens).await?;
         let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
@@ -71,7 +70,7 @@ impl Server {
             address,
             store,
             log,
-            work,
+            rooms,
             tokens,
             shutdown: Shutdown::default(),
             figures: Default::default(),

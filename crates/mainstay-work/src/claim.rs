@@ -11,6 +11,7 @@ use crate::lease;
 use crate::pool::Pool;
 use crate::work::Ground;
 use mainstay_store::{Hold, Result, Row, Tx, Value, params};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Instant;
@@ -107,8 +108,15 @@ const KEEP: &str = "INSERT INTO mainstay_batches (lease, pool, taken_at, ids, it
 const KEPT: &str = "SELECT number, taken_at, ids, items FROM mainstay_batches \
      WHERE lease = $1 AND pool = $2 AND number > $3 ORDER BY number";
 
-/// Nor must it matter for the plan: it is made while little waits, and kept when much does.
 const BY_INDEX: &str = "SELECT set_config('enable_seqscan', 'off', true)";
+
+/// Lets the server take by the index, however little waits while it makes its plan: it keeps that when much does.
+async fn plan_by_index(ground: &Ground, tx: &Tx) -> Result<()> {
+    if ground.store.is_shared() {
+        tx.query(BY_INDEX, &[]).await?;
+    }
+    Ok(())
+}
 
 /// Holds a pool against other claims, also an earlier one of one's own that is not over; tells the time.
 async fn take_turn(ground: &Ground, tx: &Tx, pool: i64, lease: i64) -> Result<i64> {
@@ -139,11 +147,12 @@ pub(crate) async fn claimed_after(
 /// Takes what may be taken.
 pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claimed> {
     let pool = params![wish.pool];
-    let (now_ms, row, slots) = try_join!(
+    let (now_ms, row, slots, ()) = try_join!(
         biased;
         take_turn(ground, tx, wish.pool, wish.lease),
         tx.query_one(STATE, pool),
-        tx.query(SLOTS, pool)
+        tx.query(SLOTS, pool),
+        plan_by_index(ground, tx)
     )?;
     let settings = ground.settings(row.get(0)?, row.get(1)?)?;
     let is_paused: bool = row.get(2)?;
@@ -158,10 +167,7 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
     }
     let share = share(&slots, wish, settings.max_parallelism as usize, most)?;
     most = most.min(share.allowed);
-    let (texts, reached) = match ground.store.is_shared() {
-        true => take(tx, &wish.lanes, most).await?,
-        false => take_alone(tx, &wish.lanes, most).await?,
-    };
+    let (texts, reached) = take(ground, tx, &wish.lanes, most).await?;
     let count = texts.len();
     claimed.is_more = count == most && most > 0 && claimed.wait_ms.is_none();
     // Somebody who wants and gets nothing must be heard, but only if there is something to be had.
@@ -172,17 +178,7 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
         share.settle(tx, wish, count, is_short).await?;
         return Ok(claimed);
     }
-    let bytes: usize = texts.iter().map(|(_, item)| item.len() + 1).sum();
-    let (mut ids, mut items) = (Vec::with_capacity(count * 16), String::with_capacity(bytes + 1));
-    items.push('[');
-    for (index, (id, item)) in texts.iter().enumerate() {
-        ids.extend(id.as_bytes());
-        if index > 0 {
-            items.push(',');
-        }
-        items.push_str(item);
-    }
-    items.push(']');
+    let (ids, items) = pack(&texts);
     if let Some(rate) = &mut rate {
         rate.start(now_ms, count);
         tx.execute(SET_STARTED, params![wish.pool, rate.until_us]).await?;
@@ -215,6 +211,26 @@ pub(crate) fn read(texts: Vec<(Uuid, String)>) -> impl Iterator<Item = Taken> {
     texts.into_iter().enumerate().map(taken)
 }
 
+/// The ids and the items of a batch, as they are kept. An item that is not even JSON stands there as a text, so that it
+/// harms none of the others.
+fn pack(texts: &[(Uuid, String)]) -> (Vec<u8>, String) {
+    let bytes: usize = texts.iter().map(|(_, item)| item.len() + 1).sum();
+    let (mut ids, mut items) = (Vec::with_capacity(texts.len() * 16), String::with_capacity(bytes + 1));
+    items.push('[');
+    for (index, (id, item)) in texts.iter().enumerate() {
+        ids.extend(id.as_bytes());
+        if index > 0 {
+            items.push(',');
+        }
+        match serde_json::from_str::<IgnoredAny>(item) {
+            Ok(_) => items.push_str(item),
+            Err(_) => items.push_str(&serde_json::Value::from(item.as_str()).to_string()),
+        }
+    }
+    items.push(']');
+    (ids, items)
+}
+
 /// The items of a batch that was kept, as they are kept.
 fn texts(ids: &[u8], items: &str) -> Result<Vec<(Uuid, String)>> {
     let items: Vec<&RawValue> = serde_json::from_str(items).map_err(mainstay_store::Error::application)?;
@@ -230,8 +246,16 @@ pub(crate) fn unpack(ids: &[u8], items: &str) -> Result<Vec<Taken>> {
     Ok(read(texts(ids, items)?).collect())
 }
 
+/// An item that waits, with its place.
+type Placed = (i64, (Uuid, String));
+
 /// Takes items from the front, and tells up to where each group was taken.
-async fn take(tx: &Tx, groups: &[Group], most: usize) -> Result<(Vec<(Uuid, String)>, Vec<i64>)> {
+async fn take(
+    ground: &Ground,
+    tx: &Tx,
+    groups: &[Group],
+    most: usize,
+) -> Result<(Vec<(Uuid, String)>, Vec<i64>)> {
     let mut taken: Vec<(Uuid, String)> = Vec::new();
     let mut reached: Vec<i64> = groups.iter().map(|group| group.after).collect();
     for (group, reached) in groups.iter().zip(&mut reached) {
@@ -240,18 +264,44 @@ async fn take(tx: &Tx, groups: &[Group], most: usize) -> Result<(Vec<(Uuid, Stri
         }
         let mut params = vec![Value::Int((most - taken.len()) as i64), Value::Int(group.after)];
         params.extend(group.lanes.iter().map(|lane| Value::Int(*lane)));
-        let sql = take_sql(group.lanes.len());
-        let (_, found) = try_join!(biased; tx.query(BY_INDEX, &[]), tx.query(&sql, &params))?;
-        let mut rows = Vec::new();
-        for row in found {
-            rows.push(front(row)?);
-        }
-        // A deletion gives its rows back in any order.
-        rows.sort_unstable_by_key(|(place, _)| *place);
-        *reached = rows.last().map_or(*reached, |(place, _)| *place);
-        taken.extend(rows.into_iter().map(|(_, item)| item));
+        let front = match ground.store.is_shared() {
+            true => take_among_others(tx, group, &params).await?,
+            false => take_alone(tx, group, &params).await?,
+        };
+        *reached = front.last().map_or(*reached, |(place, _)| *place);
+        taken.extend(front.into_iter().map(|(_, item)| item));
     }
     Ok((taken, reached))
+}
+
+/// Takes the front of a group in one statement, since others write between two.
+async fn take_among_others(tx: &Tx, group: &Group, params: &[Value]) -> Result<Vec<Placed>> {
+    let rows = tx.query(&take_sql(group.lanes.len()), params).await?;
+    let mut front = rows.into_iter().map(placed).collect::<Result<Vec<_>>>()?;
+    // A deletion gives its rows back in any order.
+    front.sort_unstable_by_key(|(place, _)| *place);
+    Ok(front)
+}
+
+/// The same on SQLite, where nobody does: half the cost of a deletion that tells what it deletes.
+async fn take_alone(tx: &Tx, group: &Group, params: &[Value]) -> Result<Vec<Placed>> {
+    let rows = tx.query(&front_sql("place, id, item", READY, group.lanes.len()), params).await?;
+    let front = rows.into_iter().map(placed).collect::<Result<Vec<_>>>()?;
+    if let Some((last, _)) = front.last() {
+        for lane in &group.lanes {
+            tx.execute(DROP_FRONT, params![*lane, group.after, *last]).await?;
+        }
+    }
+    Ok(front)
+}
+
+/// A row of `place, id, item`.
+fn placed(row: Row) -> Result<Placed> {
+    let (place, id) = (row.get(0)?, uuid(row.get(1)?));
+    match row.into_values().pop() {
+        Some(Value::Text(item)) => Ok((place, (id, item))),
+        _ => Ok((place, (id, String::new()))),
+    }
 }
 
 /// `$1` how many, `$2` after which place, `$3…` the lanes.
@@ -280,39 +330,6 @@ fn front_sql(columns: &str, table: &str, lanes: usize) -> String {
 const READY: &str = "mainstay_work INDEXED BY mainstay_work_ready";
 const DROP_FRONT: &str = "DELETE FROM mainstay_work INDEXED BY mainstay_work_ready \
      WHERE lane = $1 AND state = 0 AND place > $2 AND place <= $3";
-
-/// As [`take`], on SQLite, where nobody else writes between two statements: half the cost of a deletion that tells what it
-/// deletes.
-async fn take_alone(tx: &Tx, groups: &[Group], most: usize) -> Result<(Vec<(Uuid, String)>, Vec<i64>)> {
-    let mut taken: Vec<(Uuid, String)> = Vec::new();
-    let mut reached: Vec<i64> = groups.iter().map(|group| group.after).collect();
-    for (group, reached) in groups.iter().zip(&mut reached) {
-        if taken.len() >= most {
-            break;
-        }
-        let mut params = vec![Value::Int((most - taken.len()) as i64), Value::Int(group.after)];
-        params.extend(group.lanes.iter().map(|lane| Value::Int(*lane)));
-        let rows = tx.query(&front_sql("place, id, item", READY, group.lanes.len()), &params).await?;
-        let Some(last) = rows.last() else { continue };
-        *reached = last.get(0)?;
-        for lane in &group.lanes {
-            tx.execute(DROP_FRONT, params![*lane, group.after, *reached]).await?;
-        }
-        for row in rows {
-            taken.push(front(row)?.1);
-        }
-    }
-    Ok((taken, reached))
-}
-
-/// A row of `place, id, item`.
-fn front(row: Row) -> Result<(i64, (Uuid, String))> {
-    let (place, id) = (row.get(0)?, uuid(row.get(1)?));
-    match row.into_values().pop() {
-        Some(Value::Text(item)) => Ok((place, (id, item))),
-        _ => Ok((place, (id, String::new()))),
-    }
-}
 
 /// How many of a pool's places a lease has.
 struct Share {
@@ -450,6 +467,17 @@ mod tests {
             assert!(wait_ms <= 2_000, "{per_second} per second: {wait_ms} ms");
             assert!(rate.allowed(back_ms + wait_ms) > 0);
         }
+    }
+
+    #[test]
+    fn an_item_that_is_no_json_harms_no_other_of_its_batch() {
+        let [good, bad] =
+            [r#"{"function":"f","args":1,"enqueuedAt":2}"#, "what \"is this"].map(str::to_owned);
+        let (ids, items) = pack(&[(Uuid::from_u128(1), bad), (Uuid::from_u128(2), good)]);
+        let taken = unpack(&ids, &items).unwrap();
+        assert_eq!((taken[1].id, taken[1].item.function.as_str()), (Uuid::from_u128(2), "f"));
+        assert_eq!(taken[0].item.function, crate::item::UNREADABLE);
+        assert!(taken[0].item.args.get().contains("is this"), "{}", taken[0].item.args);
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //! Items are only noted while an author's closure runs, and written when it has ended: all of them with few statements,
 //! keys in their order. Their ids are known at once.
 
+use crate::blame::{Part, author_failed};
 use crate::directory::{Directory, Lane, pool_topic, time_topic};
 use crate::error::{Error, Result};
 use crate::functions::Functions;
 use crate::item::{Item, NewWork, Start};
 use crate::schema::waiting;
-use crate::settle::{Part, author_failed};
 use crate::work::Ground;
 use crate::{MAX_BATCH, MAX_DEPTH, keys};
 use mainstay_core::ids::Kind;

@@ -9,6 +9,7 @@
 //! - What ends failed is kept, with all that is needed to try it again.
 
 mod behind;
+mod blame;
 mod claim;
 mod crons;
 mod directory;

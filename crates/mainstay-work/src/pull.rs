@@ -2,6 +2,7 @@
 //!
 //! Every claim has a lease of its own, whose number is the token for all that is done about it.
 
+use crate::blame::{Blame, Part, Progress, blame};
 use crate::claim::{Group, Held, Taken, Wish, claim, is_any_ready, read, unpack};
 use crate::directory::{Directory, pool_topic};
 use crate::engine::{canceled_ones, reap_in};
@@ -11,7 +12,7 @@ use crate::fronts::look_behind;
 use crate::functions::{Cancel, FunctionKind};
 use crate::item::name;
 use crate::next::Outcome;
-use crate::settle::{Blame, Ending, Part, Plan, Progress, Settlement, blame, settle};
+use crate::settle::{Ending, Plan, Settlement, settle};
 use crate::work::{Ground, Work};
 use crate::{MAX_VALUE_BYTES, lease};
 use mainstay_core::failure::Failure;

@@ -25,6 +25,7 @@
 //! - `sqlite` (default): the embedded store, `sqlite:FILE` and `sqlite::memory:`
 //! - `postgres`: the shared store, `postgres://…`
 //! - `redis`: rate limits in Redis
+//! - `axum`: layers know axum's routes and connections
 //!
 //! The rooms of the house are re-exported under their short names: [`core`], the laws, [`store`], the
 //! ground, [`events`], the ledger, [`guards`], what stands between an application and a bad day, and [`work`], the
@@ -66,4 +67,6 @@ mod documents {
     mod sql {}
     #[doc = include_str!("../../../docs/operations/store.md")]
     mod store {}
+    #[doc = include_str!("../../../docs/operations/trusted-proxies.md")]
+    mod trusted_proxies {}
 }

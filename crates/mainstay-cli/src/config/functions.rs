@@ -41,11 +41,12 @@ pub static COLLECTION: Collection = Collection {
             key: "circuit",
             kind: Text("the name of a circuit"),
             default: Some("none"),
-            doc: "The circuit that is asked before a call. Circuits are not there yet: the name is only noted.",
+            doc: "The circuit that is asked before a call. While it is open, items of this function wait and spend no \
+                  attempts; the first one that is taken afterwards is the probe. Set it under `[circuits.NAME]`.",
         },
     ],
     example: "[functions.sendEmail]\nurl = \"http://127.0.0.1:9000/send\"\ntimeoutMs = 10000\n\
-              secret = \"env:SEND_EMAIL_SECRET\"\n",
+              secret = \"env:SEND_EMAIL_SECRET\"\ncircuit = \"sendgrid\"\n",
 };
 
 /// A function as the configuration has it.
@@ -53,6 +54,8 @@ pub static COLLECTION: Collection = Collection {
 pub struct Function {
     /// Its name.
     pub name: String,
+    /// The circuit that is asked before a call.
+    pub circuit: Option<String>,
     url: String,
     timeout_ms: Option<u64>,
     /// As they are written: themselves, or where they are.
@@ -75,6 +78,7 @@ pub(super) fn read(table: &Table) -> Result<Function, String> {
     };
     Ok(Function {
         name: table.name.clone(),
+        circuit: given.text("circuit").map(str::to_owned),
         url: given.text("url").unwrap_or_default().to_owned(),
         timeout_ms: given.number("timeoutMs"),
         secrets,

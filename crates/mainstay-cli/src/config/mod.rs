@@ -4,19 +4,21 @@
 //! - `server`, `store`, `egress`: the settings of `[server]`, `[store]` and `[egress]`; each further section is a file
 //!   like them and a line in [`SECTIONS`]
 //! - `table`: what a named table is
-//! - `pools`, `functions`, `crons`: the tables `[pools.NAME]`, `[functions.NAME]` and `[crons.NAME]`; each further kind is
-//!   a file like them and a line in [`COLLECTIONS`]
+//! - `pools`, `functions`, `crons`, `limits`, `circuits`: the tables `[pools.NAME]` and so on; each further kind is a file
+//!   like them and a line in [`COLLECTIONS`]
 //! - `file`, `environment`: the places that values come from
 //! - `place`: where a value was said
 //! - `error`: what can be wrong, and its codes
 //! - `suggest`: what somebody may have meant
 
+pub mod circuits;
 pub mod crons;
 pub mod egress;
 mod environment;
 mod error;
 mod file;
 pub mod functions;
+pub mod limits;
 mod place;
 pub mod pools;
 pub mod server;
@@ -30,7 +32,9 @@ pub use place::Place;
 pub use setting::{Kind, Section, Setting, Value};
 pub use table::{Collection, Table};
 
+use circuits::Circuit;
 use functions::Function;
+use limits::Limit;
 use mainstay::work::{Cron, Pool};
 use setting::Fault;
 use std::ffi::OsString;
@@ -40,7 +44,13 @@ use std::path::{Path, PathBuf};
 pub static SECTIONS: &[&Section] = &[&server::SECTION, &store::SECTION, &egress::SECTION];
 
 /// Every kind of named table this version knows.
-pub static COLLECTIONS: &[&Collection] = &[&pools::COLLECTION, &functions::COLLECTION, &crons::COLLECTION];
+pub static COLLECTIONS: &[&Collection] = &[
+    &pools::COLLECTION,
+    &functions::COLLECTION,
+    &crons::COLLECTION,
+    &limits::COLLECTION,
+    &circuits::COLLECTION,
+];
 
 /// Every setting this version knows.
 pub fn settings() -> impl Iterator<Item = &'static Setting> {
@@ -67,6 +77,8 @@ pub struct Config {
     pools: Vec<Pool>,
     functions: Vec<Function>,
     crons: Vec<Cron>,
+    limits: Vec<Limit>,
+    circuits: Vec<Circuit>,
 }
 
 /// A setting, its value and who said so.
@@ -157,6 +169,16 @@ impl Config {
         &self.crons
     }
 
+    /// The limits that are to be there.
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// The circuits that are to be set.
+    pub fn circuits(&self) -> &[Circuit] {
+        &self.circuits
+    }
+
     /// What is wrong with a table, for a reason that only shows when it is put to use.
     pub fn refusal(&self, collection: &Collection, name: &str, reason: impl ToString) -> Error {
         let table =
@@ -202,21 +224,21 @@ impl Draft {
 
     fn finish(mut self, file: Option<PathBuf>) -> Result<Config, Vec<Error>> {
         self.tables.sort_by(|one, other| one.place.cmp(&other.place));
-        let (pools, functions, crons) = if self.problems.is_empty() {
-            (
-                self.read(&pools::COLLECTION, pools::read),
-                self.read(&functions::COLLECTION, functions::read),
-                self.read(&crons::COLLECTION, crons::read),
-            )
-        } else {
-            Default::default()
-        };
+        let (mut pools, mut functions, mut crons) = Default::default();
+        let (mut limits, mut circuits) = Default::default();
+        if self.problems.is_empty() {
+            pools = self.read(&pools::COLLECTION, pools::read);
+            functions = self.read(&functions::COLLECTION, functions::read);
+            crons = self.read(&crons::COLLECTION, crons::read);
+            limits = self.read(&limits::COLLECTION, limits::read);
+            circuits = self.read(&circuits::COLLECTION, circuits::read);
+        }
         let entry = |setting: &'static Setting| {
             let said = self.said.iter().rev().find(|entry| std::ptr::eq(entry.setting, setting));
             said.cloned().unwrap_or_else(|| Entry { setting, value: setting.default.clone(), place: None })
         };
         let entries = settings().map(entry).collect();
-        let config = Config { file, entries, tables: self.tables, pools, functions, crons };
+        let config = Config { file, entries, tables: self.tables, pools, functions, crons, limits, circuits };
         if self.problems.is_empty() && !config.functions.is_empty() {
             let client = functions::client(egress::rules(&config));
             let refused = config.functions.iter().filter_map(|function| function.check(&client).err());

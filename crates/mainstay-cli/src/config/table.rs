@@ -2,7 +2,7 @@
 //! number of tables of a kind, so they have no variables and no flags.
 
 use super::{Error, Place};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -51,6 +51,8 @@ pub enum FieldKind {
     },
     /// A number above zero.
     Positive,
+    /// True or false.
+    Boolean,
     /// A table of its own.
     Table(&'static [Field]),
     /// Anything that can be written as JSON.
@@ -69,6 +71,7 @@ impl fmt::Display for FieldKind {
             }
             Self::Integer { least, most } => write!(out, "a whole number from {least} to {most}"),
             Self::Positive => out.write_str("a number above 0"),
+            Self::Boolean => out.write_str("true or false"),
             Self::Table(fields) => {
                 let keys: Vec<_> = fields.iter().map(|field| field.key).collect();
                 write!(out, "a table of {}", keys.join(", "))
@@ -119,6 +122,11 @@ impl Given {
     /// Every field that was given.
     pub fn entries(&self) -> &[Entry] {
         &self.0
+    }
+
+    /// Everything that was given, as JSON.
+    pub fn to_json(&self) -> Map<String, Json> {
+        self.0.iter().map(|entry| (entry.field.key.to_owned(), entry.value.clone())).collect()
     }
 
     /// The entry of a field, if it was given.
@@ -256,7 +264,9 @@ fn fits(kind: FieldKind, value: &Json) -> bool {
             number.as_i64().is_some_and(|number| (least..=most).contains(&number))
         }
         (FieldKind::Positive, Json::Number(number)) => number.as_f64().is_some_and(|number| number > 0.0),
-        (FieldKind::Table(_), Json::Object(_)) | (FieldKind::Any, _) => true,
+        (FieldKind::Table(_), Json::Object(_))
+        | (FieldKind::Boolean, Json::Bool(_))
+        | (FieldKind::Any, _) => true,
         _ => false,
     }
 }

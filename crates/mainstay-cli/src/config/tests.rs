@@ -88,9 +88,9 @@ fn names_that_nobody_reads_are_told_with_what_was_meant() {
         [CONFIG_UNKNOWN_KEY] mainstay.toml:1:1: `url` stands outside of every section
           Put it below a line that says [store].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:2:2: section [plools] is not known to this version
-          Did you mean [pools]? Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME].
+          Did you mean [pools]? Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:4:2: section [sotre] is not known to this version
-          Did you mean [store]? Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME].
+          Did you mean [store]? Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         [CONFIG_UNKNOWN_KEY] mainstay.toml:6:1: unknown key `bussyTimeoutMs` in [store]
           Did you mean `busyTimeoutMs`? It has: `url`, `busyTimeoutMs`, `transactionTimeoutMs`, `readTimeoutMs`, `queueLimit`, `readers`, `connections`, `walLimitBytes`, `migrate`.
         [CONFIG_UNKNOWN_KEY] mainstay.toml:7:3: unknown key `lsiten` in [store]
@@ -339,4 +339,36 @@ fn secrets_are_taken_from_the_environment_and_not_shown() {
     let plain = load(&plain, &[]).unwrap();
     let function = plain.functions()[0].connect(client()).unwrap();
     assert!(!format!("{function:?}").contains("0ld"), "{function:?}");
+}
+
+#[test]
+fn tables_become_limits_and_circuits() {
+    let text = "[limits.mail]\nrate = 100\nperiod = \"1m\"\ncapacity = 150\nshards = 50\n[limits.admin]\n\
+         kind = \"fixed window\"\nrate = 10\nperiod = \"1h\"\nmaxReserved = 5\nstart = 60000\n\
+         [circuits.sendgrid]\nfailureThreshold = 10\nmetricsOnly = true\n[circuits.slow]\nwindowCalls = 20\n\
+         slowAfterMs = 500\nslowPercent = 80\n";
+    let config = load(text, &[]).unwrap();
+    let json = |value: &dyn erased::Json| value.json();
+    assert_eq!((config.limits()[0].name.as_str(), config.circuits()[1].name.as_str()), ("mail", "slow"));
+    insta::assert_snapshot!(json(&config.limits()[0].definition), @r#"{"capacity":150.0,"kind":"token bucket","period":"1m","rate":100.0,"shards":50}"#);
+    insta::assert_snapshot!(json(&config.limits()[1].definition), @r#"{"capacity":10.0,"kind":"fixed window","maxReserved":5,"period":"1h","rate":10.0,"shards":1,"start":60000}"#);
+    insta::assert_snapshot!(json(&config.circuits()[0].settings), @r#"{"failureThreshold":10,"initialBackoffMs":250,"maxRetries":3,"metricsOnly":true,"probeTimeoutMs":60000,"resetTimeoutMs":30000,"successThreshold":1}"#);
+    insta::assert_snapshot!(json(&config.circuits()[1].settings), @r#"{"initialBackoffMs":250,"maxRetries":3,"minimumCalls":10,"probeTimeoutMs":60000,"resetTimeoutMs":30000,"slowAfterMs":500,"slowPercent":80.0,"successThreshold":1,"windowCalls":20}"#);
+    insta::assert_snapshot!(refused(
+        "[limits.a]\nrate = 1\nperiod = \"soon\"\n[limits.b]\nkind = \"fixed window\"\nrate = 1.5\nperiod = \"1s\"\n\
+         [circuits.c]\nwindowCalls = 5\nfailureThreshold = 5\n"
+    ), @r#"
+        [CONFIG_INVALID_VALUE] mainstay.toml:3:10: limits.a: period: is written like 500ms, 1s, 5m, 1h or 30d
+          Write a value that the message allows, or leave the setting out to get its default.
+        [CONFIG_INVALID_VALUE] mainstay.toml:4:9: limits.b: the rate of a window must be a whole number
+          Write a value that the message allows, or leave the setting out to get its default.
+        [CONFIG_INVALID_VALUE] mainstay.toml:8:11: circuits.c: failureThreshold and a window exclude each other
+          Write a value that the message allows, or leave the setting out to get its default.
+        "#);
+    insta::assert_snapshot!(refused("[circuits.c]\nmetricsOnly = 1\n[limits.d]\nrate = 1\n"), @r#"
+        [CONFIG_INVALID_VALUE] mainstay.toml:2:15: circuits.c.metricsOnly must be true or false, not 1
+          Leave it out to get the default: false.
+        [CONFIG_MISSING_KEY] mainstay.toml:3:9: [limits.d] lacks `period`, which must be a time, as in "1m"
+          Write `period = …`. How long a period is: `500ms`, `1s`, `5m`, `1h`, `30d`.
+        "#);
 }

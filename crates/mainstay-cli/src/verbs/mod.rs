@@ -2,9 +2,11 @@
 
 mod backup;
 mod bench;
+mod circuits;
 mod config;
 mod demo;
 mod events;
+mod limits;
 mod migrate;
 mod progress;
 mod reference;
@@ -21,6 +23,7 @@ use clap::Subcommand;
 use mainstay::events::Log;
 use mainstay::store::{self, Location};
 use std::future::Future;
+use std::time::Duration;
 
 /// A verb of the command line.
 #[derive(Debug, Subcommand)]
@@ -30,6 +33,8 @@ pub(crate) enum Verb {
     Migrate(migrate::Migrate),
     Events(events::Events),
     Work(work::Work),
+    Limits(limits::Limits),
+    Circuits(circuits::Circuits),
     Token(token::Token),
     Verify(verify::Verify),
     Backup(backup::Backup),
@@ -48,6 +53,8 @@ impl Verb {
             Self::Migrate(verb) => block_on(verb.run(global)),
             Self::Events(verb) => block_on(verb.run(global)),
             Self::Work(verb) => block_on(verb.run(global)),
+            Self::Limits(verb) => block_on(verb.run(global)),
+            Self::Circuits(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
             Self::Verify(verb) => block_on(verb.run(global)),
             Self::Backup(verb) => block_on(verb.run(global)),
@@ -74,12 +81,33 @@ async fn open_log(global: &Global) -> Result<Log> {
 }
 
 /// A file that is not there is not made by whoever looks into a log: they mean one that exists.
-fn refuse_missing(config: &Config) -> Result<()> {
+pub(crate) fn refuse_missing(config: &Config) -> Result<()> {
     match Location::parse(config.text(&crate::config::store::URL))? {
         Location::File(path) if !path.exists() => {
             let what = path.display().to_string();
             Err(store::Error::Open { what, reason: "it does not exist".to_owned() }.into())
         }
         _ => Ok(()),
+    }
+}
+
+/// A time as people write it, down to milliseconds.
+fn span(text: &str) -> std::result::Result<Duration, String> {
+    let millis = text.strip_suffix("ms").and_then(|digits| digits.parse().ok()).map(Duration::from_millis);
+    let wrong = || format!("{text:?} is not a time such as 250ms, 90s, 30m, 12h or 30d");
+    millis.or_else(|| token::life(text).ok()).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_go_down_to_milliseconds() {
+        assert_eq!(span("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(span("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "ms", "1.5s", "-1ms", "5"] {
+            assert!(span(bad).unwrap_err().contains("250ms, 90s"), "{bad}");
+        }
     }
 }

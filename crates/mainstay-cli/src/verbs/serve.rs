@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// Serve the HTTP API, and carry out work
 ///
-/// Opens the store, brings its schema up to date, declares the pools, functions and crons of the configuration, and
-/// serves and works until it is told to stop (SIGTERM or Ctrl-C). Then it finishes what is under way; told a second time,
+/// Opens the store, brings its schema up to date, declares what the configuration names (pools, functions, crons, limits
+/// and circuits), and serves and works until it is told to stop (SIGTERM or Ctrl-C). Then it finishes what is under way; told a second time,
 /// it ends at once. Everything committed is safe either way.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -64,9 +64,9 @@ async fn serve(
     is_json: bool,
     stop: impl Future<Output = ()>,
 ) -> Result<Stopped> {
-    let work = workshop::open(config, store).await?;
-    let server = Server::bind_with(options, work.clone(), Routes::default()).await?;
-    let engine = work.start().await?;
+    let rooms = workshop::open(config, store).await?;
+    let server = Server::bind_with(options, rooms.clone(), Routes::default()).await?;
+    let engine = rooms.work.start().await?;
     let listening = Listening {
         url: server.url(),
         address: server.address().to_string(),
@@ -92,19 +92,24 @@ async fn serve(
     Ok(stopped)
 }
 
-/// What the configuration has to do with work, if anything.
+/// What the configuration has declared, if anything.
 fn workload(config: &Config) -> String {
-    let parts = [
+    let work = [
         ("pool", config.pools().len()),
         ("function", config.functions().len()),
         ("cron", config.crons().len()),
     ];
-    let told = parts.into_iter().filter(|(_, count)| *count > 0).map(|(what, count)| match count {
+    let guards = [("limit", config.limits().len()), ("circuit", config.circuits().len())];
+    counted("work", &work) + &counted("guards", &guards)
+}
+
+fn counted(heading: &str, parts: &[(&str, usize)]) -> String {
+    let told = parts.iter().filter(|(_, count)| *count > 0).map(|(what, count)| match count {
         1 => format!("1 {what}"),
         several => format!("{several} {what}s"),
     });
     let told: Vec<String> = told.collect();
-    if told.is_empty() { String::new() } else { format!("  work: {}\n", told.join(", ")) }
+    if told.is_empty() { String::new() } else { format!("  {heading}: {}\n", told.join(", ")) }
 }
 
 fn greeting(listening: &Listening, is_loopback: bool, has_tokens: bool) -> String {

@@ -101,7 +101,7 @@ fn mistakes_are_told_with_line_column_and_hint() {
         error[CONFIG_INVALID_VALUE]: mainstay.toml:3:11: store.readers must be a whole number from 1 to 64, not 0
         hint: Leave it out to get the default, 4.
         error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [plumbing] is not known to this version
-        hint: Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME].
+        hint: Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         ");
 }
 

@@ -1,6 +1,5 @@
 //! The `curl` lines of the documents, asked of a real server: each is followed by comments that say what is answered.
 //! They are read here as a shell and curl would read them, so that neither needs to be installed.
-#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
 use crate::program::Folder;
 use crate::serving::Serving;

@@ -1,5 +1,4 @@
 //! `mainstay events`: the log, in a file and through the server that holds it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
 use crate::program::{Answer, Folder, Watchdog, command};
 use crate::serving::Serving;

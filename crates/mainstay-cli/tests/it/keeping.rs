@@ -1,5 +1,4 @@
 //! `mainstay verify`, `backup`, `restore` and `events erase`: a log is looked after.
-#![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
 
 use crate::program::Folder;
 use mainstay::events::COMPONENT;

@@ -1,4 +1,5 @@
 //! The binary as its users meet it, and the workspace as a whole.
+#![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
 
 mod arrows;
 mod bad_input;
@@ -9,6 +10,7 @@ mod demo;
 mod documents;
 mod endpoint;
 mod events;
+mod guards;
 mod keeping;
 mod migrate;
 mod program;

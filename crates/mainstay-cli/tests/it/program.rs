@@ -1,5 +1,4 @@
 //! Runs the real binary in a folder of its own.
-#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,4 @@
 //! `mainstay serve` and `mainstay token`: a server that runs, and the verbs that ask it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
 use crate::program::Folder;
 use crate::serving::Serving;

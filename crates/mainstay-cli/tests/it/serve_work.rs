@@ -1,5 +1,4 @@
 //! `mainstay serve` carries out work: pools, functions that are HTTP endpoints, and crons of mainstay.toml.
-#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
 use crate::endpoint::Endpoint;
 use crate::program::Folder;

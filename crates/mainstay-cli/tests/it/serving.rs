@@ -1,5 +1,4 @@
 //! Runs the real server.
-#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
 use crate::program::{Folder, command};
 use serde_json::Value;

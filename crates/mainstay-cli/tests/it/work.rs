@@ -1,5 +1,4 @@
 //! `mainstay work`: pools, items, letters and crons, in a file and through the server that holds it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot run its program has failed")]
 
 use crate::endpoint::Endpoint;
 use crate::program::{Answer, Folder};

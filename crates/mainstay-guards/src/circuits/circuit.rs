@@ -65,7 +65,20 @@ impl Circuit {
         if matches!(ended, Ended::Success) && permit.probe.is_none() && self.core.word() == word::FREE {
             return;
         }
-        self.hear(permit, ended);
+        self.hear_of(permit, ended);
+    }
+
+    /// Tells how a call ended that was made elsewhere, and gives the circuit once the database knows: how long it took, and
+    /// the id of the probe if it was that. The end of a probe that was given up meanwhile says nothing any more.
+    pub async fn report(&self, ended: Ended<'_>, took_ms: u64, probe: Option<&str>) -> crate::Result<Status> {
+        self.hear(probe.map(Into::into), ended, took_ms);
+        self.shared.flush().await?;
+        self.status().await
+    }
+
+    /// Asks for a call that is made elsewhere: the id of the probe, if it is that.
+    pub async fn ask_for(&self) -> Result<Option<Box<str>>, Rejected> {
+        Ok(self.admit().await?.probe)
     }
 
     /// Whether calls would be let through at this moment, as far as is known here.
@@ -106,27 +119,32 @@ impl Circuit {
     }
 
     #[cold]
-    fn hear(&self, permit: Permit, ended: Ended<'_>) {
+    fn hear_of(&self, permit: Permit, ended: Ended<'_>) {
+        let measured_ms = self.shared.measured_ms().unsigned_abs();
+        let took_ms = permit.began_ms.map_or(0, |began| measured_ms.saturating_sub(began));
+        self.hear(permit.probe, ended, took_ms);
+    }
+
+    fn hear(&self, probe: Option<Box<str>>, ended: Ended<'_>, took_ms: u64) {
         let is_failure = match ended {
             Ended::Success => false,
             Ended::Failed(failure) => failure.is_retryable(),
             Ended::GivenUp => {
-                if let Some(run_id) = permit.probe {
+                if let Some(run_id) = probe {
                     self.tell(Event::ProbeGivenUp { run_id: run_id.into() });
                 }
                 return;
             }
         };
-        if let Some(run_id) = permit.probe {
+        if let Some(run_id) = probe {
             let run_id = run_id.into();
             return self.tell(match is_failure {
                 true => Event::ProbeFailure { run_id },
                 false => Event::ProbeSuccess { run_id },
             });
         }
-        let measured_ms = self.shared.measured_ms();
-        let took_ms = permit.began_ms.map_or(0, |began| measured_ms.unsigned_abs().saturating_sub(began));
-        let heard = self.core.hear(Outcome { is_failure, took_ms }, self.shared.now_ms(), measured_ms);
+        let (now_ms, measured_ms) = (self.shared.now_ms(), self.shared.measured_ms());
+        let heard = self.core.hear(Outcome { is_failure, took_ms }, now_ms, measured_ms);
         if heard.is_news {
             self.shared.tell(&self.core);
         }

@@ -124,6 +124,18 @@ impl Circuits {
         Ok(circuit)
     }
 
+    /// Sets the circuit of this name on all nodes, from now on. A program that [sets](Self::circuit_with) it itself goes by
+    /// its own settings.
+    pub async fn define(&self, name: &str, settings: Settings) -> Result<Status> {
+        let settings = settings.checked().map_err(|error| Error::invalid("settings", error.to_string()))?;
+        check_name(name)?;
+        let define = async |tx: Tx, (shared, core, settings): (Arc<Shared>, Arc<Core>, Settings)| {
+            shared.define_in(&tx, &core, settings).await
+        };
+        let context = (self.shared.clone(), self.shared.core(name), settings);
+        Ok(self.shared.store.transact_with(context, define).await?)
+    }
+
     /// A circuit as the database has it; closed, when it never counted anything.
     pub async fn status(&self, name: &str) -> Result<Status> {
         check_name(name)?;
@@ -406,6 +418,26 @@ impl Shared {
             core.adopt(&after, shared.now_ms());
         }))?;
         Ok(Some(record))
+    }
+
+    async fn define_in(
+        self: &Arc<Self>,
+        tx: &Tx,
+        core: &Arc<Core>,
+        settings: Settings,
+    ) -> mainstay_store::Result<Status> {
+        let before = Record::hold_or_begin(tx, &core.name, &settings, 0).await?;
+        let now_ms = self.now_in(tx).await?;
+        if before.settings == settings && before.version > 0 {
+            return Ok(Status::new(before, now_ms));
+        }
+        let version = before.version + 1;
+        let record = Record { settings, updated_at: now_ms, version, ..before };
+        record.write(tx).await?;
+        tx.wake(&topic())?;
+        let (shared, core, after) = (self.clone(), core.clone(), record.clone());
+        tx.after_commit(Arc::new(move || core.adopt(&after, shared.now_ms())))?;
+        Ok(Status::new(record, now_ms))
     }
 
     /// Says what changed, once it is committed.

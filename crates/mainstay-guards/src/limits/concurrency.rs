@@ -206,7 +206,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let Some(Grant { key, token }) = self.grant.take() else { return };
         let claim = Claim::Release { token };
-        if self.limiter.act(&key, claim).ready().is_some() {
+        if self.limiter.act(&key, claim).ready().is_ok() {
             return;
         }
         // Without a runtime there is nobody to do it, and the slot is free when its time is over.

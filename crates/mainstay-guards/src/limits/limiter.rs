@@ -69,14 +69,6 @@ impl<'a, T> Answer<'a, T> {
         Self(Inner::Now(Some(result)))
     }
 
-    /// The answer, if it is there.
-    pub(crate) fn ready(self) -> Option<Result<T>> {
-        match self.0 {
-            Inner::Now(result) => result,
-            Inner::Later(_) => None,
-        }
-    }
-
     /// The answer with something done to what it holds.
     pub(crate) fn map(self, change: impl FnOnce(T) -> T + Send + 'a) -> Self
     where
@@ -100,6 +92,14 @@ impl<'a, T> Answer<'a, T> {
                 look(&result);
                 result
             }),
+        }
+    }
+
+    /// The answer if it is there, and otherwise what it comes by.
+    pub(crate) fn ready(self) -> std::result::Result<Result<T>, Self> {
+        match self.0 {
+            Inner::Now(Some(result)) => Ok(result),
+            other => Err(Self(other)),
         }
     }
 

@@ -23,6 +23,7 @@ mod concurrency;
 mod definition;
 mod key;
 pub mod keys;
+mod layer;
 mod limiter;
 mod many;
 pub mod memory;
@@ -35,8 +36,9 @@ mod watched;
 
 pub use checker::{RateLimitChecker, RateLimitResult};
 pub use concurrency::{Acquired, Concurrency, ConcurrencyLimiter, Grant, Permit, Slots};
-pub use definition::{Definition, MAX_NAME_BYTES, MAX_SHARDS};
+pub use definition::{Definition, MAX_LIMITS, MAX_NAME_BYTES, MAX_SHARDS};
 pub use key::{MAX_KEY_BYTES, check_key};
+pub use layer::{Limited, Limiting, MAX_RULES, RateLimitLayer, Rule, WhenAway};
 pub use limiter::{Answer, RateLimiter};
 pub use mainstay_core::limits::leases::{Claim, Claimed, MAX_SLOTS, MAX_TTL_MS, Token};
 pub use mainstay_core::limits::{Decision, Kind, Limit, LimitError, Verb};

@@ -4,6 +4,7 @@ use super::{Answer, Policy, RateLimiter};
 use mainstay_core::limits::{Decision, Limit, Verb};
 use mainstay_core::measure::{Counter, Measured, Reading};
 use parking_lot::Mutex;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -39,7 +40,8 @@ struct Tally {
 }
 
 /// A key that was denied often.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct MostDenied {
     /// The key.
     pub key: String,
@@ -85,14 +87,20 @@ impl Figures {
         all
     }
 
-    fn record(&self, key: &str, decision: &Decision) {
-        if decision.allowed {
-            return self.allowed.increment();
+    /// Counts a decision, whoever it was about.
+    pub(crate) fn count(&self, decision: &Decision) {
+        match decision {
+            Decision { allowed: true, .. } => self.allowed.increment(),
+            impossible if impossible.is_impossible() => self.impossible.increment(),
+            _ => self.denied.increment(),
         }
-        if decision.is_impossible() {
-            self.impossible.increment();
-        } else {
-            self.denied.increment();
+    }
+
+    /// Counts a decision about a key.
+    pub(crate) fn record(&self, key: &str, decision: &Decision) {
+        self.count(decision);
+        if decision.allowed {
+            return;
         }
         let mut tallies = self.most_denied.lock();
         if let Some(tally) = tallies.get_mut(key) {

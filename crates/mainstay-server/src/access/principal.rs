@@ -1,7 +1,7 @@
 //! Who asks.
 
 use super::Role;
-use crate::Problem;
+use crate::{Problem, error};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
@@ -20,6 +20,22 @@ impl Principal {
     /// Somebody on this machine, while nobody needs a token.
     pub(crate) fn local() -> Self {
         Self { role: Role::Admin, tenant: None, token: None }
+    }
+
+    /// Who it is, for whoever asks later who it was.
+    pub fn name(&self) -> &str {
+        self.token.as_deref().unwrap_or("local")
+    }
+
+    /// The same, if it is confined to no tenant: what belongs to none can be reached by nobody else.
+    pub(crate) fn unconfined(self, what: &str) -> Result<Self, Problem> {
+        match self.tenant {
+            None => Ok(self),
+            Some(_) => {
+                let detail = format!("{what} belongs to no tenant; a token that has one cannot reach it.");
+                Err(Problem::new(&error::UNAUTHORIZED, detail))
+            }
+        }
     }
 
     /// Whether it may touch what belongs to `tenant`.

@@ -1,6 +1,7 @@
 //! The routes: one file per resource, each with a function `routes()` that lists its handlers and their permissions.
 //!
 //! - `events`: the log
+//! - `guards`: rate limits and circuits
 //! - `health`: whether the server lives, and whether it can work
 //! - `metrics`: figures for Prometheus
 //! - `openapi`: the description of all of these
@@ -12,6 +13,7 @@
 #![allow(unused_qualifications, reason = "what utoipa makes of the parameters of a query qualifies its type")]
 
 mod events;
+mod guards;
 mod health;
 mod metrics;
 mod openapi;
@@ -20,14 +22,29 @@ mod work;
 
 pub use tokens::{Created, NewToken, TokenList};
 
-use crate::Routes;
+use crate::{Answer, Problem, Routes};
 
 /// Every route of the server.
 pub(crate) fn all() -> Routes {
     events::routes()
+        .and(guards::routes())
         .and(health::routes())
         .and(metrics::routes())
         .and(openapi::routes())
         .and(tokens::routes())
         .and(work::routes())
+}
+
+/// Most rows of a page, unless the client says otherwise (item 268).
+const USUAL_PAGE: usize = 50;
+/// Most rows of a page.
+const MAX_PAGE: usize = 1_000;
+
+/// How many rows a page may have.
+fn limit(asked: Option<usize>) -> Answer<usize> {
+    let limit = asked.unwrap_or(USUAL_PAGE);
+    if (1..=MAX_PAGE).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(Problem::invalid_parameter("limit", "must be a number from 1 to 1000"))
 }

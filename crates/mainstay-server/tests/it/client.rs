@@ -43,7 +43,7 @@ impl Answer {
 }
 
 /// A request in the making.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Request {
     line: String,
     headers: String,

@@ -5,6 +5,7 @@
 mod access;
 mod client;
 mod events;
+mod guards;
 mod health;
 mod limits;
 mod openapi;

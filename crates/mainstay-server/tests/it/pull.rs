@@ -3,11 +3,10 @@
 use crate::client::{get, post, read, request, soon};
 use crate::running::{Running, options};
 use crate::work::Shop;
-use mainstay_server::equipped;
+use mainstay_server::{Rooms, equipped};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::{Kind, Place, for_each_lasting_store, for_each_store};
 use mainstay_testkit::time::VirtualTime;
-use mainstay_work::{Functions, Work};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,9 +87,10 @@ fn a_worker_claims_extends_completes_and_fails() {
 fn a_stale_lease_changes_nothing() {
     for_each_store(async |place| {
         let (store, time) = VirtualTime::open_with(&place, equipped(place.options())).await.unwrap();
-        let work = Work::open(&store, Functions::new()).await.unwrap();
+        let rooms = Rooms::open(&store).await.unwrap();
+        let work = rooms.work.clone();
         let engine = work.start().await.unwrap();
-        let server = Running::start_with(options(), work.clone()).await;
+        let server = Running::start_with(options(), rooms).await;
         let shop = Shop { address: server.address, server, work, engine };
         shop.put("/v1/pools/shop", json!({"retry": {"initialBackoffMs": 1, "maxBackoffMs": 1}})).await;
         shop.claim("").await;

@@ -2,10 +2,9 @@
 
 use crate::test_routes;
 use mainstay_server::tokens::New;
-use mainstay_server::{Handle, Options, Role, Route, Server, Stopped, Tokens, equipped};
+use mainstay_server::{Handle, Options, Role, Rooms, Route, Server, Stopped, Tokens, equipped};
 use mainstay_store::Store;
 use mainstay_testkit::stores::{Kind, Place};
-use mainstay_work::{Functions, Work};
 use std::net::SocketAddr;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -35,13 +34,13 @@ impl Running {
     }
 
     pub(crate) async fn start_on(options: Options, store: Store) -> Self {
-        let work = Work::open(&store, Functions::new()).await.unwrap();
-        Self::start_with(options, work).await
+        let rooms = Rooms::open(&store).await.unwrap();
+        Self::start_with(options, rooms).await
     }
 
-    pub(crate) async fn start_with(options: Options, work: Work) -> Self {
-        let store = work.store().clone();
-        let server = Server::bind_with(options, work, test_routes::all()).await.unwrap();
+    pub(crate) async fn start_with(options: Options, rooms: Rooms) -> Self {
+        let store = rooms.work.store().clone();
+        let server = Server::bind_with(options, rooms, test_routes::all()).await.unwrap();
         let (address, table, handle) = (server.address(), server.routes().to_vec(), server.handle());
         let (stop, stopped) = oneshot::channel::<()>();
         // A test that ends without saying anything drops the sender, which stops nothing that still matters.

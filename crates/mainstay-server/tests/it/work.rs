@@ -3,7 +3,7 @@
 use crate::client::{Request, get, post, request};
 use crate::running::{Running, options};
 use mainstay_server::tokens::New;
-use mainstay_server::{Role, Tokens, equipped};
+use mainstay_server::{Role, Rooms, Tokens, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_work::{Call, Engine, Failure, Functions, Work};
 use serde_json::{Value, json};
@@ -26,9 +26,10 @@ impl Shop {
             .action("number", async |_: Call, number: u32| Ok(number))
             .action("refuse", async |_: Call, _: Value| Err::<(), _>(Failure::permanent("no")))
             .action("wait", async |_: Call, _: Value| std::future::pending::<Result<(), Failure>>().await);
-        let work = Work::open(&store, functions).await.unwrap();
+        let rooms = Rooms::open_with(&store, |_| functions).await.unwrap();
+        let work = rooms.work.clone();
         let engine = work.start().await.unwrap();
-        let server = Running::start_with(options(), work.clone()).await;
+        let server = Running::start_with(options(), rooms).await;
         let address = server.address;
         let shop = Self { server, work, engine, address };
         shop.put("/v1/pools/shop", json!({"retry": {"maxAttempts": 2, "initialBackoffMs": 1}})).await;

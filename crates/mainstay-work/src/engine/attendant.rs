@@ -263,7 +263,7 @@ impl Attendant {
         let taken: Vec<Taken> = read(texts).collect();
         let mut floor = self.shared.floor.enter();
         for taken in taken {
-            if taken.item.attempts == 0 {
+            if taken.item.attempts == 0 && taken.item.function != UNREADABLE {
                 let waited_ms = u64::try_from(now_ms - taken.item.enqueued_at).unwrap_or(0);
                 figures.start_delay.record_duration(Duration::from_millis(waited_ms));
             }

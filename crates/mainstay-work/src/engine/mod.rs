@@ -221,5 +221,5 @@ impl Shared {
 pub(crate) mod parts {
     pub(crate) use super::keeper::{reap_in, tidy};
     pub(crate) use super::timekeeper::make_ready;
-    pub(crate) use crate::settle::{Blame, adjust, blame, suspect};
+    pub(crate) use crate::blame::{Blame, adjust, blame, suspect};
 }

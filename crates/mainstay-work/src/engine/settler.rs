@@ -1,12 +1,13 @@
 //! Ends executions of one pool: as many in one transaction as have ended since the last one.
 
 use super::{Desk, Shared};
+use crate::blame::{Blame, adjust, blame, suspect};
 use crate::claim::Held;
 use crate::error::Error;
 use crate::functions::Cancel;
 use crate::next::Outcome;
 use crate::pool::Pool;
-use crate::settle::{Blame, Ending, Plan, Settlement, adjust, blame, settle, suspect};
+use crate::settle::{Ending, Plan, Settlement, settle};
 use crate::work::Ground;
 use mainstay_store::{Hold, Tx, params};
 use std::collections::BTreeSet;

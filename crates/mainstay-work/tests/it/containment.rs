@@ -156,6 +156,32 @@ fn whatever_a_function_does_it_alone_fails_and_that_is_told() {
 }
 
 #[test]
+fn an_item_that_cannot_be_read_fails_alone_and_its_text_is_kept() {
+    for_each_store(async |place| {
+        let store = open_store(place.options()).await;
+        let work = open_bad_shop(&store, functions(&store)).await;
+        let enqueued = work.enqueue_all((0..4).map(put).collect()).await.unwrap();
+        let spoilt = [(1, "what \"is this"), (2, r#"{"function":7}"#)];
+        for (number, text) in spoilt {
+            let sql = "UPDATE mainstay_work SET item = $2 \
+                 WHERE place = $1 + (SELECT min(place) FROM mainstay_work)";
+            let spoil = move |tx: Tx| async move { tx.execute(sql, params![number, text]).await };
+            assert_eq!(store.transact(spoil).await.unwrap(), 1);
+        }
+        let engine = work.start().await.unwrap();
+        drained(&work).await;
+        let ends: Vec<_> = statuses(&work, &enqueued).await.iter().map(|status| status.native).collect();
+        assert_eq!(ends, [Native::Success, Native::Failed, Native::Failed, Native::Success]);
+        let letters = work.letters(LetterFilter::default(), 1_000).await.unwrap();
+        let mut kept: Vec<String> =
+            letters.iter().map(|letter| serde_json::from_str(letter.args.get()).unwrap()).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["what \"is this", r#"{"function":7}"#]);
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
 fn whatever_an_on_complete_does_the_item_has_ended_as_it_did() {
     for_each_store(async |place| {
         let store = open_store(place.options()).await;

@@ -3,6 +3,7 @@
 use super::shop::Shop;
 use super::shown;
 use crate::arguments::Global;
+use crate::shown::{moment, text};
 use crate::{Result, output};
 use clap::Args;
 
@@ -37,10 +38,10 @@ impl Crons {
         match done["crons"].as_array() {
             Some(crons) if crons.is_empty() => eprintln!("There are no crons."),
             Some(crons) => return output::print(&shown::crons(crons)),
-            None if self.remove.is_some() => eprintln!("{} is gone.", shown::text(&done["name"])),
-            None if self.pause.is_some() => eprintln!("{} rests.", shown::text(&done["name"])),
+            None if self.remove.is_some() => eprintln!("{} is gone.", text(&done["name"])),
+            None if self.pause.is_some() => eprintln!("{} rests.", text(&done["name"])),
             None => {
-                eprintln!("{} goes on at {}.", shown::text(&done["name"]), shown::moment(&done["nextAt"]));
+                eprintln!("{} goes on at {}.", text(&done["name"]), moment(&done["nextAt"]));
             }
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! `mainstay work enqueue`.
 
+use super::raw;
 use super::shop::Shop;
-use super::{raw, span};
 use crate::arguments::Global;
 use crate::verbs::events::moment;
+use crate::verbs::span;
 use crate::{Error, Result, output};
 use clap::Args;
 use mainstay::work::{NewWork, RetryPolicy};

@@ -17,7 +17,6 @@ use crate::arguments::Global;
 use crate::{Error, Result};
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
-use std::time::Duration;
 
 /// Put work into pools, look after it, and deal with what failed
 ///
@@ -68,25 +67,4 @@ impl Work {
 /// The JSON that a flag was given, as it was written.
 fn raw(flag: &str, text: &str) -> Result<Box<RawValue>> {
     serde_json::from_str(text).map_err(|error| Error::Argument(format!("{flag}: {error}")))
-}
-
-/// A time as people write it, down to milliseconds.
-fn span(text: &str) -> std::result::Result<Duration, String> {
-    let millis = text.strip_suffix("ms").and_then(|digits| digits.parse().ok()).map(Duration::from_millis);
-    let wrong = || format!("{text:?} is not a time such as 250ms, 90s, 30m, 12h or 30d");
-    millis.or_else(|| super::token::life(text).ok()).ok_or_else(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_go_down_to_milliseconds() {
-        assert_eq!(span("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(span("2m"), Ok(Duration::from_secs(120)));
-        for bad in ["", "ms", "1.5s", "-1ms", "5"] {
-            assert!(span(bad).unwrap_err().contains("250ms, 90s"), "{bad}");
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! `mainstay work run`.
 
+use super::raw;
 use super::shop::Shop;
-use super::{raw, span};
 use crate::arguments::Global;
+use crate::verbs::span;
 use crate::{Result, output};
 use clap::Args;
 use mainstay::work::RunOptions;

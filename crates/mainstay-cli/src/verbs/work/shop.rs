@@ -2,12 +2,11 @@
 
 use crate::Result;
 use crate::arguments::Global;
+use crate::output::json;
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
-use crate::verbs::refuse_missing;
 use crate::workshop;
 use mainstay::work::{Error, Functions, LetterFilter, LetterStatus, NewWork, RunOptions, Work};
-use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -36,10 +35,7 @@ impl Shop {
 
     /// For whoever looks: makes no store where there is none.
     pub(super) async fn reach_existing(global: &Global) -> Result<Self> {
-        if global.server.is_none() {
-            refuse_missing(&global.load()?)?;
-        }
-        match global.reach().await? {
+        match global.reach_existing().await? {
             Reached::Server(server) => Ok(Self::Server(server)),
             Reached::Store(store) => match Work::open(&store, Functions::new()).await {
                 Ok(work) => Ok(Self::Store(work)),
@@ -257,8 +253,4 @@ impl Which {
             LetterStatus::Ignored => "ignored",
         }
     }
-}
-
-fn json(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).expect("our own types have string keys and finite numbers")
 }

@@ -1,51 +1,13 @@
 //! What people get to see of work.
 
 use crate::output::table;
+use crate::shown::{age, lines, moment, plain, short, text};
 use serde_json::Value;
 
 /// The longest cell of a table that is shown whole.
 const LONGEST: usize = 40;
 /// An error is what a letter is looked at for.
 const LONGEST_ERROR: usize = 120;
-
-/// A text that fits, and does nothing to the terminal it is shown on.
-pub(super) fn text(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => plain(text),
-        other => plain(&other.to_string()),
-    }
-}
-
-fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
-}
-
-fn short(value: &Value, most: usize) -> String {
-    let whole = text(value);
-    let is_long = whole.chars().count() > most;
-    if is_long { whole.chars().take(most - 1).chain(['…']).collect() } else { whole }
-}
-
-/// A moment in milliseconds since the epoch.
-pub(super) fn moment(value: &Value) -> String {
-    match value.as_i64().map(jiff::Timestamp::from_millisecond) {
-        Some(Ok(moment)) => format!("{moment:.3}"),
-        Some(Err(_)) => "never".to_owned(),
-        None => "-".to_owned(),
-    }
-}
-
-/// A while in milliseconds.
-fn age(value: &Value) -> String {
-    match value.as_u64() {
-        None => "-".to_owned(),
-        Some(ms @ ..1_000) => format!("{ms} ms"),
-        Some(ms @ ..120_000) => format!("{:.1} s", ms as f64 / 1e3),
-        Some(ms @ ..7_200_000) => format!("{:.1} min", ms as f64 / 60e3),
-        Some(ms) => format!("{:.1} h", ms as f64 / 3_600e3),
-    }
-}
 
 pub(super) fn items(items: &[Value]) -> String {
     let row = |item: &Value| {
@@ -156,13 +118,6 @@ pub(super) fn letter(letter: &Value) -> String {
         told += &format!("  {attempt}. {at}  {}: {}\n", text(&failure["class"]), text(&failure["message"]));
     }
     told
-}
-
-/// Lines of a name and what it is; those that say nothing are left out.
-fn lines(lines: &[(&str, String)]) -> String {
-    let told = lines.iter().filter(|(_, value)| value != "-");
-    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    told.map(|(name, value)| format!("{name:<width$}  {value}\n")).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Which limits there are.
 
-use super::super::definition::Definition;
+use super::super::definition::{Definition, MAX_LIMITS};
 use crate::{Error, Result};
 use mainstay_core::limits::Limit;
 use mainstay_store::{Bulk, Row, Tx, Value, params};
@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 static LIMITS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::list("SELECT name, version, definition FROM mainstay_limits WHERE name IN ({values})")
 });
-const ALL: &str = "SELECT name, definition FROM mainstay_limits ORDER BY name";
+const PAGE: &str = "SELECT name, definition FROM mainstay_limits WHERE name > $1 ORDER BY name LIMIT $2";
+const COUNT: &str = "SELECT count(*) FROM mainstay_limits";
+const IS_THERE: &str = "SELECT 1 FROM mainstay_limits WHERE name = $1";
 const VERSION: &str = "SELECT definition FROM mainstay_limit_versions WHERE name = $1 AND version = $2";
 const PUT: &str = "INSERT INTO mainstay_limits (name, version, definition, changed_at) \
      VALUES ($1, 1, $2, mainstay_now()) ON CONFLICT (name) DO UPDATE SET \
@@ -74,6 +76,11 @@ impl Directory {
 
     /// Defines a limit, or changes it.
     pub(super) async fn put(tx: &Tx, name: &str, definition: &Definition) -> mainstay_store::Result<bool> {
+        if tx.query(IS_THERE, params![name]).await?.is_empty()
+            && tx.query_one(COUNT, &[]).await?.get::<i64>(0)? >= MAX_LIMITS as i64
+        {
+            return Err(Error::TooManyLimits.into());
+        }
         Self::write(tx, name, definition, PUT).await
     }
 
@@ -95,9 +102,13 @@ impl Directory {
         Ok(changed)
     }
 
-    /// All limits, in the order of names.
-    pub(super) async fn all(tx: &Tx) -> mainstay_store::Result<Vec<(String, Definition)>> {
-        let rows = tx.query(ALL, &[]).await?;
+    /// Limits, in the order of names.
+    pub(super) async fn page(
+        tx: &Tx,
+        after: &str,
+        limit: i64,
+    ) -> mainstay_store::Result<Vec<(String, Definition)>> {
+        let rows = tx.query(PAGE, params![after, limit]).await?;
         rows.iter().map(|row| Ok((row.get(0)?, read(row.get(1)?)?))).collect()
     }
 }

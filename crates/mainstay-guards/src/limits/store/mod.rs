@@ -6,20 +6,23 @@
 
 mod apply;
 mod directory;
+mod heard;
 mod recovered;
 mod schema;
 mod slots;
 mod sweep;
 
 use super::batch::{Batcher, Runs};
-use super::definition::{Definition, check_name, shipped};
-use super::{Answer, Policy, RateLimiter, check, check_key};
+use super::definition::{Definition, MAX_LIMITS, check_name, shipped};
+use super::{Answer, Figures, MostDenied, Policy, RateLimiter, check, check_key};
 use crate::{Error, Result};
 use apply::{Applied, Ask, Deed, Outcome, Part, apply};
 use directory::{Directory, find};
+use heard::Heard;
 use mainstay_core::limits::{Decision, Limit, State, Verb};
 use mainstay_store::{Store, Tx, params};
 use recovered::Budgets;
+use serde::{Deserialize, Serialize};
 use std::sync::{Arc, PoisonError, RwLock};
 use sweep::Sweep;
 
@@ -37,21 +40,28 @@ struct Ground {
     store: Store,
     directory: Arc<Directory>,
     sweep: Arc<Sweep<Budgets>>,
+    heard: Heard,
 }
 
 /// What is wanted of several limits at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Wanted {
     /// The limit.
     pub name: String,
     /// The key.
     pub key: String,
-    /// How many tokens.
+    /// How many tokens; one unless it is said.
+    #[serde(default = "one_token")]
     pub cost: u64,
 }
 
+fn one_token() -> u64 {
+    1
+}
+
 /// What came of a reservation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Reservation {
     /// Whether it was taken.
     pub ok: bool,
@@ -61,13 +71,14 @@ pub struct Reservation {
 }
 
 /// How a key's budget stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Standing {
     /// How many whole tokens there are in all shards; below 0 when some were taken ahead.
     pub value: i64,
     /// The most there can be.
     pub capacity: u64,
-    /// When that was so.
+    /// When that was so, in milliseconds since the epoch.
+    #[serde(rename = "at")]
     pub at_ms: i64,
 }
 
@@ -83,7 +94,8 @@ impl Limits {
                 Ok(())
             })
             .await?;
-        let ground = Ground { store, directory: Arc::default(), sweep: Arc::default() };
+        let ground =
+            Ground { store, directory: Arc::default(), sweep: Arc::default(), heard: Heard::default() };
         Ok(Self(Batcher::new(ground, LANES)))
     }
 
@@ -97,9 +109,11 @@ impl Limits {
         Ok(())
     }
 
-    /// All limits, in the order of names.
-    pub async fn definitions(&self) -> Result<Vec<(String, Definition)>> {
-        Ok(self.store().read(async |tx| Directory::all(&tx).await).await?)
+    /// Limits, in the order of names after `after`.
+    pub async fn list(&self, after: Option<&str>, limit: usize) -> Result<Vec<(String, Definition)>> {
+        let limit = limit.clamp(1, MAX_LIMITS) as i64;
+        let read = async |tx: Tx, (after, limit): (String, i64)| Directory::page(&tx, &after, limit).await;
+        Ok(self.store().read_with((after.unwrap_or_default().to_owned(), limit), read).await?)
     }
 
     /// What a limit is now.
@@ -130,15 +144,23 @@ impl Limits {
     pub async fn act(&self, name: &str, key: &str, verb: Verb) -> Result<Decision> {
         check(key, verb)?;
         let ask = Ask(vec![Part { name: name.to_owned(), key: key.to_owned(), deed: Deed::Act(verb) }]);
-        let answer = if verb.only_looks() { self.look(ask).await } else { self.0.ask(ask).await };
-        Ok(one(answer?).0)
+        if verb.only_looks() {
+            return Ok(one(self.look(ask).await?).0);
+        }
+        let answer = self.0.ask(ask).await.map(|outcomes| one(outcomes).0);
+        if let Verb::Consume(_) = verb {
+            self.ground().heard.record(name, key, &answer);
+        }
+        answer
     }
 
     /// Takes `cost` tokens now or ahead of their coming, as long as no more than the limit's `maxReserved` are then owed.
     pub async fn reserve(&self, name: &str, key: &str, cost: u64) -> Result<Reservation> {
         check(key, Verb::Consume(cost))?;
         let part = Part { name: name.to_owned(), key: key.to_owned(), deed: Deed::Reserve(cost) };
-        let (decision, wait_ms) = one(self.0.ask(Ask(vec![part])).await?);
+        let outcome = self.0.ask(Ask(vec![part])).await.map(one);
+        self.ground().heard.record(name, key, &outcome.clone().map(|(decision, _)| decision));
+        let (decision, wait_ms) = outcome?;
         let retry_after_ms = if decision.allowed { Some(wait_ms) } else { decision.retry_after_ms };
         Ok(Reservation { ok: decision.allowed, retry_after_ms })
     }
@@ -147,7 +169,11 @@ impl Limits {
     /// those that are denied say why nothing was taken.
     pub async fn consume_many(&self, wanted: &[Wanted]) -> Result<Vec<Decision>> {
         let outcomes = self.0.ask(many(wanted)?).await?;
-        Ok(outcomes.into_iter().map(|(decision, _)| decision).collect())
+        let decisions: Vec<Decision> = outcomes.into_iter().map(|(decision, _)| decision).collect();
+        for (one, decision) in wanted.iter().zip(&decisions) {
+            self.ground().heard.record(&one.name, &one.key, &Ok(*decision));
+        }
+        Ok(decisions)
     }
 
     /// As [`consume`](Self::consume), as a part of a transaction: what is taken is given back when it is rolled back.
@@ -188,6 +214,16 @@ impl Limits {
         let name = policy.prefix().trim_end_matches(':').to_owned();
         self.define(&name, Definition::of(*policy.limit())).await?;
         self.limiter(&name).await
+    }
+
+    /// What was decided by this process, whatever the limit.
+    pub fn figures(&self) -> &Figures {
+        self.ground().heard.all()
+    }
+
+    /// The keys that a limit denied most in this process, the most denied first.
+    pub fn most_denied(&self, name: &str, count: usize) -> Vec<MostDenied> {
+        self.ground().heard.of(name).map(|figures| figures.most_denied(count)).unwrap_or_default()
     }
 
     /// The store that the limits are in.

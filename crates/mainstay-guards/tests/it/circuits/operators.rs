@@ -1,9 +1,9 @@
 //! What operators decide, and what they are told.
 
-use super::house::{House, fail, open, probe, refused, succeed, until};
+use super::house::{House, busy, fail, open, probe, refused, succeed, until};
 use mainstay_core::circuit::Gate;
 use mainstay_core::measure::Measured;
-use mainstay_guards::circuits::{Ended, Force, State};
+use mainstay_guards::circuits::{Ended, Force, Rate, Settings, Slow, Span, State};
 use mainstay_testkit::stores::for_each_store;
 use mainstay_testkit::time::START_MS;
 use std::io::Write;
@@ -189,5 +189,74 @@ fn b_136_every_change_is_logged_and_counted() {
         ] {
             assert_eq!(count(name), mainstay_core::measure::Reading::Counter(expected), "{name}");
         }
+    });
+}
+
+#[test]
+fn a_circuit_that_is_defined_is_set_so_on_all_nodes_unless_a_program_sets_it_itself() {
+    for_each_store(async |place| {
+        let house = House::open(place).await;
+        let node = house.another().await;
+        let there = node.circuit("mail").unwrap();
+        let own = node.circuit_with("own", Settings::consecutive(7, 1_000, 1).unwrap()).unwrap();
+        for name in ["mail", "own"] {
+            let status =
+                house.circuits.define(name, Settings::consecutive(2, 5_000, 1).unwrap()).await.unwrap();
+            assert_eq!((status.state, status.config.reset_timeout_ms), (State::Closed, 5_000));
+        }
+        node.look_around().await.unwrap();
+        assert_eq!(node.settings("mail").unwrap().reset_timeout_ms, 5_000);
+        assert_eq!(node.settings("own").unwrap().reset_timeout_ms, 1_000);
+        // What is counted goes on, and another definition counts from the next call on.
+        fail(&there).await;
+        node.flush().await.unwrap();
+        let status =
+            house.circuits.define("mail", Settings::consecutive(3, 5_000, 1).unwrap()).await.unwrap();
+        assert_eq!(status.failure_count, 1);
+        node.look_around().await.unwrap();
+        fail(&there).await;
+        assert_eq!(there.gate(), Gate::Open);
+        fail(&there).await;
+        refused(&there).await;
+        assert_eq!(own.gate(), Gate::Open);
+        let bad = Settings { reset_timeout_ms: 0, ..Settings::default() };
+        assert_eq!(house.circuits.define("mail", bad).await.unwrap_err().code(), "GUARD_INVALID");
+    });
+}
+
+#[test]
+fn calls_that_were_made_elsewhere_are_reported() {
+    for_each_store(async |place| {
+        let house = House::open(place).await;
+        let circuit = house.circuits.circuit("mail").unwrap();
+        for count in 1..=5 {
+            assert_eq!(circuit.ask_for().await.unwrap(), None);
+            let status = circuit.report(Ended::Failed(&busy()), 10, None).await.unwrap();
+            assert_eq!(status.failure_count, count);
+        }
+        assert_eq!(circuit.status().await.unwrap().state, State::Open);
+        let refused = circuit.ask_for().await.unwrap_err();
+        assert!((25_000..=30_000).contains(&refused.retry_after_ms), "{refused}");
+        house.advance(30_000).await;
+        let probe = circuit.ask_for().await.unwrap().expect("the first one is the probe");
+        assert!(circuit.ask_for().await.is_err(), "one probe is out");
+        let late = circuit.report(Ended::Success, 10, Some("another")).await.unwrap();
+        assert_eq!(late.state, State::HalfOpen, "only the probe counts");
+        let status = circuit.report(Ended::Success, 10, Some(&probe)).await.unwrap();
+        assert_eq!(status.state, State::Closed);
+        // Slow calls are judged by what they say about themselves.
+        let slow = Settings::rate(Rate {
+            span: Span::Calls(4),
+            minimum_calls: 4,
+            failure_percent: None,
+            slow: Some(Slow { after_ms: 100, percent: 50.0 }),
+        });
+        let circuit = house.circuits.circuit_with("slow", slow.unwrap()).unwrap();
+        for took_ms in [5, 200, 5] {
+            circuit.report(Ended::Success, took_ms, None).await.unwrap();
+        }
+        assert_eq!(circuit.gate(), Gate::Open);
+        circuit.report(Ended::Success, 200, None).await.unwrap();
+        assert_eq!(circuit.gate(), Gate::Shut);
     });
 }

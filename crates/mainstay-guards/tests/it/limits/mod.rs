@@ -2,6 +2,7 @@
 
 mod contract;
 mod crash;
+mod layer;
 mod memory;
 mod outages;
 mod redis;

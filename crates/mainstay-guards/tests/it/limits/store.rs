@@ -59,7 +59,7 @@ fn budgets_in_a_store_keep_the_contract() {
 fn b_002_the_shipped_limits_are_there_after_opening() {
     for_each_store(async |place| {
         let bench = InStore::open(&place).await;
-        let all = bench.limits.definitions().await.unwrap();
+        let all = bench.limits.list(None, 100).await.unwrap();
         let text = serde_json::to_string(&all).unwrap();
         let expected = concat!(
             r#"[["adminOperations",{"kind":"fixed window","rate":10.0,"period":"1h","capacity":10.0,"shards":1}],"#,
@@ -359,5 +359,45 @@ fn budgets_that_have_recovered_make_room_for_others() {
             tokio::task::yield_now().await;
         }
         assert_eq!(limits.value("slow", "kept").await.unwrap().value, 0);
+    });
+}
+
+#[test]
+fn who_is_denied_most_is_known_limit_by_limit() {
+    for_each_kind(&[StoreKind::SqliteMemory], async |place| {
+        let limits = InStore::open(&place).await.limits;
+        for name in ["one", "other"] {
+            limits.define(name, bucket(2.0, 60_000)).await.unwrap();
+        }
+        for _ in 0..5 {
+            limits.consume("one", "greedy", 1).await.unwrap();
+        }
+        limits.consume("one", "large", 3).await.unwrap();
+        limits.reserve("other", "greedy", 2).await.unwrap();
+        let wanted = |name: &str| Wanted { name: name.to_owned(), key: "both".to_owned(), cost: 2 };
+        limits.consume_many(&[wanted("one"), wanted("other")]).await.unwrap();
+        limits.consume("nobody knows it", "greedy", 1).await.unwrap_err();
+        let most = limits.most_denied("one", 10);
+        let most: Vec<_> = most.iter().map(|one| (one.key.as_str(), one.at_least)).collect();
+        assert_eq!(most, [("greedy", 3), ("large", 1)]);
+        assert_eq!(limits.most_denied("other", 10), []);
+        assert_eq!(limits.most_denied("nobody knows it", 10), []);
+        let figures = limits.figures();
+        assert_eq!((figures.allowed.get(), figures.denied.get(), figures.impossible.get()), (5, 3, 1));
+        assert_eq!(figures.failed.get(), 0);
+    });
+}
+
+#[test]
+fn limits_are_listed_page_by_page() {
+    for_each_store(async |place| {
+        let limits = InStore::open(&place).await.limits;
+        let names = async |after: Option<&str>, limit| {
+            let page = limits.list(after, limit).await.unwrap();
+            page.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        limits.define("zoo", bucket(2.0, 60_000)).await.unwrap();
+        assert_eq!(names(None, 2).await, ["adminOperations", "commandDispatch"]);
+        assert_eq!(names(Some("commandDispatch"), 2).await, ["zoo"]);
     });
 }

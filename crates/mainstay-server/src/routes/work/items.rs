@@ -1,6 +1,7 @@
 //! `/v1/work/{id}` and `GET /v1/pools/{pool}/work`.
 
-use super::{Shop, limit, schema};
+use super::{Shop, schema};
+use crate::routes::limit;
 use crate::{Answer, App, Json, Path, Problem, Query};
 use axum::extract::State;
 use mainstay_work::{Canceled, Error, MAX_WAIT, Status, Work};

@@ -1,6 +1,7 @@
 //! `/admin/letters`: what ended failed, and what is done about it.
 
-use super::{Shop, limit, schema};
+use super::{Shop, schema};
+use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_work::{Error, Letter, LetterFilter, LetterStatus};
 use serde::{Deserialize, Serialize};

@@ -18,7 +18,7 @@ mod pull;
 mod runs;
 mod schema;
 
-use crate::{Answer, App, Permission, Principal, Problem, Routes, error};
+use crate::{Answer, App, Permission, Principal, Problem, Routes};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use mainstay_work::Work;
@@ -71,14 +71,8 @@ impl FromRequestParts<App> for Shop {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let principal = Principal::from_request_parts(parts, app).await?;
-        match principal.tenant {
-            None => Ok(Self(app.work().clone())),
-            Some(_) => {
-                let detail = "Work belongs to no tenant; a token that has one cannot reach it.";
-                Err(Problem::new(&error::UNAUTHORIZED, detail))
-            }
-        }
+        Principal::from_request_parts(parts, app).await?.unconfined("Work")?;
+        Ok(Self(app.work().clone()))
     }
 }
 
@@ -90,16 +84,4 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(value: D) -> Result<Opt
 /// A member without which nothing can be done.
 fn needed<T>(field: &str, value: Option<T>) -> Answer<T> {
     value.ok_or_else(|| Problem::invalid_field(field, "is missing"))
-}
-
-/// Most rows of a page, unless the client says otherwise (item 268).
-const USUAL_PAGE: usize = 50;
-
-/// How many rows a page may have.
-fn limit(asked: Option<usize>) -> Answer<usize> {
-    let limit = asked.unwrap_or(USUAL_PAGE);
-    if (1..=mainstay_work::MAX_PAGE).contains(&limit) {
-        return Ok(limit);
-    }
-    Err(Problem::invalid_parameter("limit", "must be a number from 1 to 1000"))
 }

@@ -1,9 +1,10 @@
-//! What HTTP answers mean to a guard, and what a guard answers over HTTP.
+//! What HTTP answers mean to a guard, and what a guard answers by itself.
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use mainstay_core::codes::ErrorCode;
 use mainstay_core::failure::{Class, Failure};
+use serde_json::{Map, Value};
 use std::fmt::Display;
 
 /// Longest wait that a service can ask for: a day.
@@ -44,20 +45,35 @@ pub(crate) fn problem<B: From<String>>(
     detail: &str,
     retry_after_ms: Option<u64>,
 ) -> Response<B> {
-    let document = serde_json::json!({
-        "type": format!("/docs/errors/{}.md", entry.code),
-        "title": entry.meaning,
-        "status": entry.status,
-        "code": entry.code,
-        "detail": detail,
-        "retryAfterMs": retry_after_ms,
-    });
-    let mut answer = Response::new(B::from(document.to_string()));
+    let mut members = Map::new();
+    members.insert("retryAfterMs".to_owned(), retry_after_ms.into());
+    problem_with(entry, detail, retry_after_ms, members).map(B::from)
+}
+
+/// A problem document with members of its own, in the shape that all answers of Mainstay have.
+pub(crate) fn problem_with(
+    entry: &ErrorCode,
+    detail: &str,
+    retry_after_ms: Option<u64>,
+    members: Map<String, Value>,
+) -> Response<String> {
+    let mut document = Map::new();
+    document.insert("type".to_owned(), format!("/docs/errors/{}.md", entry.code).into());
+    document.insert("title".to_owned(), entry.meaning.into());
+    document.insert("status".to_owned(), entry.status.into());
+    document.insert("detail".to_owned(), detail.into());
+    document.insert("code".to_owned(), entry.code.into());
+    document.extend(members);
+    let mut answer = Response::new(Value::Object(document).to_string());
     *answer.status_mut() = StatusCode::from_u16(entry.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     if let Some(wait_ms) = retry_after_ms {
-        // Whole seconds, and never too early.
-        answer.headers_mut().insert(RETRY_AFTER, wait_ms.div_ceil(1_000).into());
+        answer.headers_mut().insert(RETRY_AFTER, retry_after(wait_ms));
     }
     answer
+}
+
+/// Whole seconds, and never too early.
+pub(crate) fn retry_after(wait_ms: u64) -> HeaderValue {
+    wait_ms.div_ceil(1_000).into()
 }

@@ -1,0 +1,47 @@
+//! What was decided, counted by limit.
+
+use crate::limits::Figures;
+use crate::{Error, Result};
+use mainstay_core::limits::Decision;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What this process has heard of its limits. Only limits that exist are in it, so it is no larger than what was defined.
+#[derive(Default)]
+pub(super) struct Heard {
+    all: Figures,
+    of_each: RwLock<HashMap<String, Arc<Figures>>>,
+}
+
+impl Heard {
+    pub(super) fn record(&self, name: &str, key: &str, answer: &Result<Decision>) {
+        match answer {
+            Ok(decision) => {
+                self.all.count(decision);
+                // Those that were allowed are not told apart, and nobody need wait for it.
+                if !decision.allowed {
+                    self.of(name).unwrap_or_else(|| self.begin(name)).record(key, decision);
+                }
+            }
+            Err(Error::UnknownLimit(_)) => {}
+            Err(_) => self.all.failed.increment(),
+        }
+    }
+
+    pub(super) fn all(&self) -> &Figures {
+        &self.all
+    }
+
+    pub(super) fn of(&self, name: &str) -> Option<Arc<Figures>> {
+        self.of_each.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn begin(&self, name: &str) -> Arc<Figures> {
+        self.of_each
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(name.to_owned())
+            .or_default()
+            .clone()
+    }
+}

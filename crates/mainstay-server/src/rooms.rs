@@ -1,0 +1,33 @@
+//! The rooms of the house that a server opens its doors to.
+
+use crate::Result;
+use mainstay_guards::circuits::Circuits;
+use mainstay_guards::limits::store::Limits;
+use mainstay_store::Store;
+use mainstay_work::{Functions, Work};
+
+/// What is kept in a store, as a program has opened it. Clones are the same.
+#[derive(Clone)]
+pub struct Rooms {
+    /// Its work.
+    pub work: Work,
+    /// Its circuits.
+    pub circuits: Circuits,
+    /// Its limits.
+    pub limits: Limits,
+}
+
+impl Rooms {
+    /// Opens what is in a store that was opened with the [components](crate::components) of a server.
+    pub async fn open(store: &Store) -> Result<Self> {
+        Self::open_with(store, |_| Functions::new()).await
+    }
+
+    /// As [`open`](Self::open), for a node with functions, which may stand behind circuits.
+    pub async fn open_with(store: &Store, functions: impl FnOnce(&Circuits) -> Functions) -> Result<Self> {
+        let circuits = Circuits::open(store).await?;
+        let limits = Limits::open(store.clone()).await?;
+        let work = Work::open(store, functions(&circuits)).await?;
+        Ok(Self { work, circuits, limits })
+    }
+}
