@@ -4,7 +4,7 @@ use crate::stores::Place;
 use std::time::Duration;
 
 /// Longer than anybody takes to come to a door.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 const ANSWERS: &str = "the test database answers";
 
