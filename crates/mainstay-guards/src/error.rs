@@ -36,6 +36,9 @@ pub enum Error {
     /// No limit of this name was defined.
     #[error("there is no limit {0:?}")]
     UnknownLimit(String),
+    /// Slots of so many keys are taken at once, and there is no room for another key.
+    #[error("slots of {0} keys are taken already")]
+    TooManyHeld(usize),
     /// What keeps the budgets of a limiter does not answer.
     #[error("the rate limiter is away: {0}")]
     LimiterAway(Arc<str>),
@@ -57,6 +60,7 @@ impl Error {
             Self::BadLimit(_) => &LIMIT_INVALID,
             Self::BadCost => &LIMIT_COST_INVALID,
             Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
+            Self::TooManyHeld(_) => &LIMIT_KEYS_TOO_MANY,
             Self::LimiterAway(_) => &LIMITER_UNAVAILABLE,
         }
     }
@@ -126,8 +130,11 @@ mainstay_core::codes! {
     UNKNOWN_LIMIT "UNKNOWN_LIMIT" 404 false
         "No rate limit of this name was defined."
         "Define it in mainstay.toml under [limits], or with Limits::define; names are exact.";
+    LIMIT_KEYS_TOO_MANY "LIMIT_KEYS_TOO_MANY" 503 true
+        "A concurrency limit in memory keeps slots of as many keys as it may, all of them in use. Nothing was taken."
+        "Try again when somebody has left. Give the limit more keys, or its holders less time.";
     LIMITER_UNAVAILABLE "LIMITER_UNAVAILABLE" 503 true
-        "What keeps the budgets of this limit, Redis or the store, does not answer, and calls are set to be refused meanwhile."
+        "What keeps the budgets or slots of this limit, Redis or the store, does not answer, and calls are set to be refused meanwhile."
         "See to it; or let a limiter in memory take over while Redis is away, or have the layer let requests through.";
     RATE_LIMITED "RATE_LIMITED" 429 true
         "More was asked for than a rate limit allows at this time. Nothing was done."

@@ -2,5 +2,6 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod circuits;
+mod concurrency;
 mod limits;
 mod retry;

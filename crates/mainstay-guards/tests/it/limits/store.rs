@@ -11,6 +11,7 @@ use mainstay_testkit::stores::{
 };
 use mainstay_testkit::time::VirtualTime;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 struct InStore {
     limits: Limits,
@@ -287,6 +288,42 @@ fn one_key_that_everybody_wants_is_no_conflict() {
             allowed += caller.await.unwrap();
         }
         assert_eq!(allowed, 500);
+    });
+}
+
+/// The row of a budget is removed when nothing is missing from it, and comes back with the next call.
+#[test]
+fn a_budget_that_comes_and_goes_between_nodes_never_gives_too_much() {
+    for_each_kind(&[StoreKind::SqliteFile, StoreKind::Postgres], async |place| {
+        let first = InStore::open(&place).await;
+        first.limits.define("few", bucket(3.0, 86_400_000)).await.unwrap();
+        let mut nodes = vec![first.limits.clone()];
+        if place.kind() == StoreKind::Postgres {
+            let store = place.options().component(COMPONENT).open().await.unwrap();
+            nodes.push(Limits::open(store).await.unwrap());
+        }
+        let taken = Arc::new(AtomicI64::new(0));
+        let callers = (0..16).map(|number| {
+            let (limits, taken) = (nodes[number % nodes.len()].clone(), taken.clone());
+            tokio::spawn(async move {
+                let mut had = 0;
+                while had < 15 {
+                    if !limits.consume("few", "a", 1).await.unwrap().allowed {
+                        continue;
+                    }
+                    let others = taken.fetch_add(1, Ordering::SeqCst);
+                    assert!(others < 3, "{} of 3 are taken", others + 1);
+                    tokio::task::yield_now().await;
+                    taken.fetch_sub(1, Ordering::SeqCst);
+                    limits.act("few", "a", Verb::Refund(1)).await.unwrap();
+                    had += 1;
+                }
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.unwrap();
+        }
+        assert_eq!(first.limits.value("few", "a").await.unwrap().value, 3);
     });
 }
 
