@@ -3,4 +3,5 @@
 
 mod circuits;
 mod limits;
+mod once;
 mod retry;
