@@ -4,4 +4,5 @@
 mod circuits;
 mod concurrency;
 mod limits;
+mod once;
 mod retry;
