@@ -280,3 +280,30 @@ async fn requests_pass_rate_limits_before_anything_is_done_for_them() {
     }
     server.stop().await;
 }
+
+#[test]
+fn a_request_that_is_repeated_with_its_key_is_carried_out_once() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.put("/admin/limits/mail", bucket(3)).await;
+        let consume = |cost: u64| {
+            let body = json!({"key": "user:alice", "cost": cost}).to_string();
+            post("/v1/limits/mail/consume", &body)
+                .header("idempotency-key", "\"8e03978e\"")
+                .token(&house.admin)
+        };
+        let first = consume(1).send(house.server.address).await;
+        assert_eq!((first.status, first.header("idempotency-replayed")), (200, None));
+        let again = consume(1).send(house.server.address).await;
+        assert_eq!((again.status, again.header("idempotency-replayed")), (200, Some("true")));
+        assert_eq!((again.json(), again.json()["remaining"].clone()), (first.json(), json!(2)));
+        consume(2).send(house.server.address).await.problem(422, "IDEMPOTENCY_KEY_REUSED");
+        assert_eq!(house.get("/v1/limits/mail/value?key=user:alice").await["value"], 2);
+        // Another caller's key is another one.
+        let other = house.server.token(Role::Operator).await;
+        let body = json!({"key": "user:alice"}).to_string();
+        let asked =
+            post("/v1/limits/mail/consume", &body).header("idempotency-key", "8e03978e").token(&other);
+        assert_eq!(asked.send(house.server.address).await.json()["remaining"], 1);
+    });
+}
