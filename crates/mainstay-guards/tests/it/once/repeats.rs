@@ -142,9 +142,12 @@ fn answers_that_are_over_make_room() {
             assert_eq!(status(&router, post(&number.to_string(), "a")).await, 201);
         }
         let is_there = "SELECT count(*) FROM mainstay_answers WHERE key = 'second'";
-        while store.read(async |tx| tx.query_one(is_there, &[]).await?.get::<i64>(0)).await.unwrap() > 0 {
-            tokio::task::yield_now().await;
-        }
+        let gone = async {
+            while store.read(async |tx| tx.query_one(is_there, &[]).await?.get::<i64>(0)).await.unwrap() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), gone).await.expect("what is over is removed");
     });
 }
 
