@@ -6,7 +6,8 @@ use mainstay_core::clock::ManualClock;
 use mainstay_guards::limits::memory::{self, Memory};
 use mainstay_guards::limits::{Decision, Policy, RateLimiter};
 use mainstay_testkit::crash::{self, Child};
-use std::sync::Arc;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 struct InMemory {
@@ -49,6 +50,46 @@ fn b_033_a_limiter_is_made_alone_or_by_a_backend() {
     let of_a_backend = Memory::new().limiter(policy);
     assert_eq!(alone.consume_now("a", 10).unwrap(), Decision::allowed(0));
     assert_eq!(of_a_backend.consume_now("a", 1).unwrap(), Decision::allowed(9));
+}
+
+/// Nobody can say what time it is but whoever makes the limiter: calls take none.
+#[test]
+fn b_028_budgets_come_back_by_the_clock_of_the_limiter_alone() {
+    let clock = Arc::new(ManualClock::at(0));
+    let limiter = Memory::new().clock(clock.clone()).limiter(Policy::bucket(1.0, 1_000_000.0).unwrap());
+    for _ in 0..3 {
+        assert!(limiter.consume_now("a", 1).unwrap().allowed);
+        // However much time passes elsewhere.
+        for _ in 0..1_000 {
+            assert_eq!(limiter.consume_now("a", 1).unwrap().retry_after_ms, Some(1));
+        }
+        clock.advance(1);
+    }
+}
+
+#[test]
+fn b_010_a_limiter_in_memory_says_that_it_is_one() {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let policy = Policy::bucket(10.0, 1.0).unwrap().with_prefix("front-door:").unwrap();
+        memory::limiter(policy);
+    });
+    let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(said.contains("front-door:") && said.contains("in the memory of this process"), "{said}");
 }
 
 #[test]

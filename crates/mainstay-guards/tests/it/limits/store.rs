@@ -96,7 +96,7 @@ fn b_003_a_restart_refills_nothing_and_two_processes_share_the_budget() {
 }
 
 #[test]
-fn b_006_to_b_008_a_checker_says_yes_or_when() {
+fn b_004_b_005_b_006_b_007_b_008_a_checker_says_yes_or_when() {
     for_each_store(async |place| {
         let bench = InStore::open(&place).await;
         bench.limits.define("hundred", bucket(100.0, 60_000)).await.unwrap();
@@ -400,4 +400,17 @@ fn limits_are_listed_page_by_page() {
         assert_eq!(names(None, 2).await, ["adminOperations", "commandDispatch"]);
         assert_eq!(names(Some("commandDispatch"), 2).await, ["zoo"]);
     });
+}
+
+/// Guidance and nothing more (C24): the numbers that somebody configures are kept.
+#[test]
+fn b_011_the_guide_to_shards_is_told_and_shards_are_taken_as_they_are_given() {
+    let page = include_str!("../../../../../docs/concepts/limits.md").replace('\n', " ");
+    for said in
+        ["below 50 calls a second none", "up to 200, 5 to 10", "up to 1,000, 10 to 50", "beyond, 50 and more"]
+    {
+        assert!(page.contains(said), "{said}");
+    }
+    let dispatch = bucket(100.0, 60_000).with_capacity(150.0).unwrap().with_shards(50).unwrap();
+    assert_eq!(dispatch.shards(), 50);
 }
