@@ -28,17 +28,20 @@ pub use error::{CODES, Error, Result};
 use clap::Parser;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Runs the program with the arguments and the environment of this process.
 ///
 /// stdout is data, stderr is talk. Exit codes: 0 done, 1 the operation failed, 2 the command line or the
 /// configuration is wrong.
 pub fn run() -> ExitCode {
-    // What the store warns of must be seen; stderr is talk.
+    let arguments = arguments::Arguments::try_parse();
+    // What is warned of must be seen; stderr is talk.
     let log =
         tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
-    log.with_max_level(tracing_subscriber::filter::LevelFilter::WARN).init();
-    let (ended, is_json) = match arguments::Arguments::try_parse() {
+    log.with_max_level(arguments.as_ref().map_or(LevelFilter::WARN, |arguments| arguments.verb.loudness()))
+        .init();
+    let (ended, is_json) = match arguments {
         Ok(arguments) => (arguments.verb.run(&arguments.global), arguments.global.json),
         Err(refused) if refused.use_stderr() => {
             (Err(Error::Usage(refused)), std::env::args_os().any(|argument| argument == "--json"))

@@ -1,7 +1,7 @@
 //! The experiments on the store.
 
 use super::facts::{Culprits, Facts, Refusal, Round, Wakeup};
-use super::{log, micros, work};
+use super::{guards, log, micros, work};
 use mainstay::core::measure::HistogramSnapshot;
 use mainstay::prelude::*;
 use mainstay::store::Topic;
@@ -25,8 +25,7 @@ const DROP: &str = "DROP TABLE IF EXISTS mainstay_demo";
 pub(super) async fn play(
     store: &Store,
     options: Options,
-    log: log::Facts,
-    work: work::Facts,
+    (log, work, guards): (log::Facts, work::Facts, guards::Facts),
 ) -> Result<Facts> {
     // A demo that was killed may have left its table.
     clean_up(store).await?;
@@ -36,6 +35,7 @@ pub(super) async fn play(
         durability: store.durability().await?,
         log,
         work,
+        guards,
         one_by_one: one_by_one(store).await?,
         together: together(store).await?,
         with_culprits: with_culprits(store).await?,

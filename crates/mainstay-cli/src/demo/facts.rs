@@ -1,6 +1,6 @@
 //! What the experiments of the demo found out. With `--json` this is the answer.
 
-use super::{log, work};
+use super::{guards, log, work};
 use serde::Serialize;
 
 /// Everything that was found out.
@@ -15,6 +15,8 @@ pub(crate) struct Facts {
     pub(crate) log: log::Facts,
     /// What became of work.
     pub(crate) work: work::Facts,
+    /// What the guards let through.
+    pub(crate) guards: guards::Facts,
     /// Transactions one after another.
     pub(crate) one_by_one: Round,
     /// The same transactions all at once.

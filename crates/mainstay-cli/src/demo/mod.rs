@@ -2,12 +2,14 @@
 //!
 //! - `facts`: what came out
 //! - `chapters`: the experiments on the store
+//! - `guards`: the experiments on guards
 //! - `log`: the experiments on the log
 //! - `work`: the experiments on work
 //! - `story`: the telling
 
 mod chapters;
 mod facts;
+mod guards;
 mod log;
 mod story;
 mod work;
@@ -19,13 +21,14 @@ use crate::Result;
 use mainstay::prelude::*;
 use std::time::Duration;
 
-/// Runs the experiments on the store that `options` name, and those on the log and on work in the store that `aside` names:
-/// what is in a log stays there, so that is nobody's own.
+/// Runs the experiments on the store that `options` name, and those on the log, work and guards in the store that `aside`
+/// names: what is in a log stays there, so that is nobody's own.
 pub(crate) async fn play(options: Options, aside: Options) -> Result<Facts> {
     let log = log::play(aside.clone()).await?;
-    let work = work::play(aside).await?;
+    let work = work::play(aside.clone()).await?;
+    let guards = guards::play(aside).await?;
     let store = options.clone().open().await?;
-    let played = chapters::play(&store, options, log, work).await;
+    let played = chapters::play(&store, options, (log, work, guards)).await;
     // Whatever happened, nothing of the demo stays; its own failure is worth more than that of the cleaning up.
     let cleaned = chapters::clean_up(&store).await;
     store.close().await;

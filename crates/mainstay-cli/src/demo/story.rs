@@ -1,7 +1,7 @@
 //! Tells what the experiments of the demo found out.
 
 use super::facts::{Facts, Refusal, Round};
-use super::{log, work};
+use super::{guards, log, work};
 
 /// The story, with bold headings or plain ones.
 pub(crate) fn tell(facts: &Facts, is_bold: bool) -> String {
@@ -12,7 +12,8 @@ pub(crate) fn tell(facts: &Facts, is_bold: bool) -> String {
         ("A wake-up follows the commit", wakeup(facts)),
         ("A SQLite file has one owner", owner(facts)),
     ];
-    let chapters = log::tell(&facts.log).into_iter().chain(work::tell(&facts.work)).chain(of_the_store);
+    let of_the_rooms = log::tell(&facts.log).into_iter().chain(work::tell(&facts.work));
+    let chapters = of_the_rooms.chain(guards::tell(&facts.guards)).chain(of_the_store);
     let chapters = (1..).zip(chapters);
     let chapters = chapters.map(|(number, (title, text))| (format!("{number}. {title}"), text));
     let all = std::iter::once(("Mainstay, what is there so far".to_owned(), opening(facts)))
@@ -104,11 +105,12 @@ pub(super) fn time(micros: u64) -> String {
 }
 
 const NEXT: &str = "\
-This is the ground, the ledger and the workshop: one store, one kind of transaction, one log of events, and work.
-Guards, workflows and the console are built on them. To go on:
+This is the ground, the ledger, the workshop and the guards: one store, one kind of transaction, one log of events, work,
+limits and circuits. Flows, workflows and the console are built on them. To go on:
   README.md                        what Mainstay is, the library, and the server with curl
   docs/concepts/events.md          the log: conditions, conflicts, reading, following
   docs/concepts/work.md            work: functions, pools, keys, retries, timers, crons
+  docs/operations/guards.md        limits and circuits, and what to do at night
   docs/reference/cli.md            every verb
   docs/errors/README.md            every error code, and what to do about it
 ";
@@ -116,6 +118,7 @@ Guards, workflows and the console are built on them. To go on:
 #[cfg(test)]
 mod tests {
     use super::super::facts::{Culprits, Wakeup};
+    use super::super::guards::{Outage, Rush};
     use super::super::log::{Done, LastLamp, Payment, RowAndEvent, Seen};
     use super::super::work::{Attempt, Letter, Parcels};
     use super::*;
@@ -208,6 +211,17 @@ mod tests {
             durability: "SQLite 3.54.0, WAL, synchronous=FULL (fsync on every commit)".to_owned(),
             log: lamps(),
             work: orders(),
+            guards: guards::Facts {
+                rush: Rush { calls: 50, capacity: 10, allowed: 10, retry_after_ms: 5_990, commits: 1 },
+                outage: Outage {
+                    items: 12,
+                    calls_until_open: 3,
+                    calls_while_open: 0,
+                    waiting: 9,
+                    probes: 1,
+                    succeeded: 12,
+                },
+            },
             one_by_one: round(64, 102_400),
             together: round(3, 6_150),
             with_culprits: Culprits {
@@ -302,35 +316,52 @@ mod tests {
 
                Somebody mends the cause and lets it be tried again: success.
 
-            9. Many callers at once
+            9. A limit gives no more than there is
+               50 calls at the same moment want of one budget that has 10, and gets one more every 6 seconds:
+
+                 10 were allowed, and the others told to come back in 6.0 s
+
+               The budget is in the store: it outlives the process, and nodes share it. 50 decisions took 1 commit.
+
+            10. A service that is down is left alone
+               12 items of work are for a service that does not answer. They stand behind a circuit:
+
+                 3 calls failed, and the circuit opened
+                 0 calls were made while it was open; 9 items waited, and had spent no attempt
+                 1 call was let through when somebody had mended the service, to see whether it is well
+
+               It was, and 12 of 12 items were carried out.
+
+            11. Many callers at once
                64 transactions one by one    64 commits   102.4 ms in all     1.6 ms a commit
                64 transactions all at once    3 commits     6.2 ms in all     2.0 ms a commit
 
                Those who wait for the writer share its next commit, 21 to a commit here:
                16.7 times as fast as one by one. A caller is answered after its commit, never before.
 
-            10. A culprit harms only itself
+            12. A culprit harms only itself
                64 transactions all at once; among them one that panics and one that waits for a timer.
 
                62 committed in 3 commits, and 62 rows are there. The two were told:
                  STORE_FOREIGN_AWAIT
                  the transaction awaited something other than its own Tx
 
-            11. A wake-up follows the commit
+            13. A wake-up follows the commit
                a transaction that was rolled back:  silence
                a transaction that committed:        woken 870 µs after the call
 
-            12. A SQLite file has one owner
+            14. A SQLite file has one owner
                A second opening of the store was told:
                  STORE_OWNED
                  demo.db is held by process 7
 
             What comes next
-               This is the ground, the ledger and the workshop: one store, one kind of transaction, one log of events, and work.
-               Guards, workflows and the console are built on them. To go on:
+               This is the ground, the ledger, the workshop and the guards: one store, one kind of transaction, one log of events, work,
+               limits and circuits. Flows, workflows and the console are built on them. To go on:
                  README.md                        what Mainstay is, the library, and the server with curl
                  docs/concepts/events.md          the log: conditions, conflicts, reading, following
                  docs/concepts/work.md            work: functions, pools, keys, retries, timers, crons
+                 docs/operations/guards.md        limits and circuits, and what to do at night
                  docs/reference/cli.md            every verb
                  docs/errors/README.md            every error code, and what to do about it
             "#);
@@ -342,7 +373,7 @@ mod tests {
         assert!(tell(&facts("sqlite::memory:", None), true).contains("another, empty store"));
         assert!(
             tell(&facts("sqlite::memory:", None), true)
-                .contains("\x1b[1m12. A SQLite file has one owner\x1b[0m")
+                .contains("\x1b[1m14. A SQLite file has one owner\x1b[0m")
         );
     }
 }

@@ -24,6 +24,7 @@ use mainstay::events::Log;
 use mainstay::store::{self, Location};
 use std::future::Future;
 use std::time::Duration;
+use tracing_subscriber::filter::LevelFilter;
 
 /// A verb of the command line.
 #[derive(Debug, Subcommand)]
@@ -46,6 +47,11 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// What is logged while it runs. The demo lets things go wrong on purpose, and tells of them itself.
+    pub(crate) fn loudness(&self) -> LevelFilter {
+        if matches!(self, Self::Demo(_)) { LevelFilter::ERROR } else { LevelFilter::WARN }
+    }
+
     pub(crate) fn run(&self, global: &Global) -> Result<()> {
         match self {
             Self::Serve(verb) => block_on(verb.run(global)),

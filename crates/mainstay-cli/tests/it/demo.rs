@@ -16,7 +16,8 @@ fn tells_its_story_and_leaves_nothing() {
         "already applied, at position 6",
         "IDEMPOTENCY_CONFLICT",
         "6. A call that fails is made again",
-        "9. Many callers at once",
+        "9. A limit gives no more than there is",
+        "11. Many callers at once",
         "62 committed",
         "STORE_FOREIGN_AWAIT",
         "is held by process",
@@ -59,6 +60,16 @@ fn its_work_is_what_it_claims() {
         (&work["letter"]["error"], &work["letter"]["attempts"], &work["letter"]["triedAgain"]),
         (&"permanentServiceError: no such street".into(), &1.into(), &"success".into())
     );
+}
+
+#[test]
+fn its_guards_are_what_it_claims() {
+    let guards = Folder::new().run("demo --json").json()["guards"].take();
+    let (rush, outage) = (&guards["rush"], &guards["outage"]);
+    assert_eq!((&rush["calls"], &rush["allowed"]), (&50.into(), &10.into()));
+    assert!((1..=6_000).contains(&rush["retryAfterMs"].as_u64().unwrap()), "{rush}");
+    assert_eq!((&outage["callsUntilOpen"], &outage["callsWhileOpen"]), (&3.into(), &0.into()));
+    assert_eq!((&outage["probes"], &outage["succeeded"]), (&1.into(), &12.into()));
 }
 
 #[test]
