@@ -9,16 +9,20 @@ fn without_a_file_everything_is_default() {
     assert_eq!(answer.code, 0, "{answer:?}");
     insta::assert_snapshot!(answer.stdout, @r#"
         [server]
-        listen = "127.0.0.1:7420"  # default
-        tlsCert = ""               # default
-        tlsKey = ""                # default
-        insecure = false           # default
-        maxConnections = 1024      # default
-        headerTimeoutMs = 10000    # default
-        requestTimeoutMs = 30000   # default
-        bodyTimeoutMs = 10000      # default
-        shutdownGraceMs = 10000    # default
-        maxBodyBytes = 1048576     # default
+        listen = "127.0.0.1:7420"        # default
+        tlsCert = ""                     # default
+        tlsKey = ""                      # default
+        insecure = false                 # default
+        maxConnections = 1024            # default
+        headerTimeoutMs = 10000          # default
+        requestTimeoutMs = 30000         # default
+        bodyTimeoutMs = 10000            # default
+        shutdownGraceMs = 10000          # default
+        maxBodyBytes = 1048576           # default
+        requestsPerSecond = 0            # default
+        requestBurst = 100               # default
+        proxies = []                     # default
+        proxyHeader = "X-Forwarded-For"  # default
 
         [store]
         url = "sqlite:mainstay.db"    # default
@@ -46,16 +50,20 @@ fn flags_override_the_environment_which_overrides_the_file() {
     let answer = folder.run_with(&environment, "config check --store postgres://ada:s3cret@db/main");
     insta::assert_snapshot!(answer.stdout, @r#"
         [server]
-        listen = "127.0.0.1:7420"  # default
-        tlsCert = ""               # default
-        tlsKey = ""                # default
-        insecure = false           # default
-        maxConnections = 1024      # default
-        headerTimeoutMs = 10000    # default
-        requestTimeoutMs = 30000   # default
-        bodyTimeoutMs = 10000      # default
-        shutdownGraceMs = 10000    # default
-        maxBodyBytes = 1048576     # default
+        listen = "127.0.0.1:7420"        # default
+        tlsCert = ""                     # default
+        tlsKey = ""                      # default
+        insecure = false                 # default
+        maxConnections = 1024            # default
+        headerTimeoutMs = 10000          # default
+        requestTimeoutMs = 30000         # default
+        bodyTimeoutMs = 10000            # default
+        shutdownGraceMs = 10000          # default
+        maxBodyBytes = 1048576           # default
+        requestsPerSecond = 0            # default
+        requestBurst = 100               # default
+        proxies = []                     # default
+        proxyHeader = "X-Forwarded-For"  # default
 
         [store]
         url = "postgres://ada:***@db/main"  # --store
