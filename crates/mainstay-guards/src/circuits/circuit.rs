@@ -53,6 +53,7 @@ impl Circuit {
     /// [`record`](Self::record).
     #[inline]
     pub fn admit(&self) -> Admission<'_> {
+        self.shared.asked();
         match self.core.word() {
             word::FREE | word::TOLD => Admission::now(Ok(Permit::default())),
             _ => self.ask(),
@@ -83,6 +84,7 @@ impl Circuit {
 
     /// Whether calls would be let through at this moment, as far as is known here.
     pub fn gate(&self) -> Gate {
+        self.shared.asked();
         if self.core.word() == word::ASK { self.core.gate(self.shared.now_ms()) } else { Gate::Open }
     }
 

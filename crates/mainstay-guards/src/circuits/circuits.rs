@@ -11,6 +11,7 @@ use mainstay_core::circuit::{Answer, Effect, Event, Forced, Settings, Standing, 
 use mainstay_core::ids::Ids;
 use mainstay_store::{Store, Topic, Tx};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -80,6 +81,38 @@ pub(super) struct Shared {
     pub(super) writing: tokio::sync::Mutex<keeper::Unheard>,
     /// Held by whoever looks at the database and the clock: two at once would each act upon the other's time.
     pub(super) looking: tokio::sync::Mutex<()>,
+    interest: Interest,
+}
+
+/// Whether anybody asks circuits here. While nobody does, the database need not be asked every second.
+#[derive(Default)]
+struct Interest(AtomicU8);
+
+/// Somebody has asked since the last look.
+const ASKED: u8 = 1;
+/// Nobody has, and the keeper rests.
+const RESTING: u8 = 2;
+
+impl Interest {
+    #[inline]
+    fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == ASKED
+    }
+
+    /// Whether the keeper rests, and does no more.
+    fn show(&self) -> bool {
+        self.0.swap(ASKED, Ordering::Relaxed) == RESTING
+    }
+
+    /// Whether somebody has asked since this was last called.
+    fn take(&self) -> bool {
+        self.0.swap(0, Ordering::Relaxed) == ASKED
+    }
+
+    /// The keeper rests, unless somebody has asked.
+    fn rest(&self) {
+        let _ = self.0.compare_exchange(0, RESTING, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// The topic under which nodes are told that a circuit changed.
@@ -103,6 +136,7 @@ impl Circuits {
             node: store.random().next_u64().cast_signed(),
             writing: tokio::sync::Mutex::default(),
             looking: tokio::sync::Mutex::default(),
+            interest: Interest::default(),
         });
         shared.refresh().await?;
         tokio::spawn(keeper::keep(Arc::downgrade(&shared), shared.signal.clone(), listener));
@@ -313,6 +347,31 @@ impl Shared {
         let core = Arc::new(Core::new(name.clone()));
         cores.insert(name, core.clone());
         core
+    }
+
+    /// Somebody asks a circuit.
+    #[inline]
+    pub(super) fn asked(&self) {
+        if !self.interest.is_known() {
+            self.show_interest();
+        }
+    }
+
+    #[cold]
+    fn show_interest(&self) {
+        if self.interest.show() {
+            self.signal.notify_one();
+        }
+    }
+
+    /// Whether the keeper may rest: all circuits are closed, and nobody has asked since the last look.
+    pub(super) fn may_rest(&self) -> bool {
+        let is_closed = |core: &Arc<Core>| core.local().standing.state == State::Closed;
+        let may_rest = !self.interest.take() && self.all_cores().iter().all(is_closed);
+        if may_rest {
+            self.interest.rest();
+        }
+        may_rest
     }
 
     pub(super) fn new_run_id(&self) -> Box<str> {

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 /// How often is looked where nobody else can have changed anything.
 const LOOK_ALONE: Duration = Duration::from_secs(60);
+/// How often is looked while nobody asks, and all circuits are closed. Wake-ups are heard meanwhile.
+const LOOK_AT_REST: Duration = Duration::from_secs(30);
 /// How long to wait after the database could not be reached.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The shortest wait for a moment that has come here and not yet in the database.
@@ -29,7 +31,7 @@ pub(super) struct Unheard(Option<(i64, Batch)>);
 
 /// Keeps until nobody uses circuits any more.
 pub(super) async fn keep(shared: Weak<Shared>, signal: Arc<Notify>, mut listener: Listener) {
-    let mut look_at = Instant::now() + STALE;
+    let (mut look_at, mut is_resting) = (Instant::now() + STALE, false);
     loop {
         let wait = {
             let Some(shared) = shared.upgrade() else { return };
@@ -37,8 +39,13 @@ pub(super) async fn keep(shared: Weak<Shared>, signal: Arc<Notify>, mut listener
             let _looking = shared.looking.lock().await;
             if done.is_ok() && Instant::now() >= look_at {
                 done = shared.refresh().await;
-                let every = if shared.store.is_shared() { STALE } else { LOOK_ALONE };
-                look_at = Instant::now() + every;
+                is_resting = shared.store.is_shared() && shared.may_rest();
+                look_at = Instant::now()
+                    + match is_resting {
+                        true => LOOK_AT_REST,
+                        false if shared.store.is_shared() => STALE,
+                        false => LOOK_ALONE,
+                    };
             }
             shared.fire_due().await;
             match shared.reached(&done) {
@@ -50,7 +57,8 @@ pub(super) async fn keep(shared: Weak<Shared>, signal: Arc<Notify>, mut listener
             }
         };
         tokio::select! {
-            () = signal.notified() => {}
+            // Somebody asks after a rest, or has something to tell.
+            () = signal.notified() => if is_resting { look_at = Instant::now() },
             is_woken = listener.woken(wait) => if is_woken { look_at = Instant::now() },
         }
     }

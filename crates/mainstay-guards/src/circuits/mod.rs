@@ -10,7 +10,7 @@
 //! - A circuit is one for all nodes, and survives them. Its changes are transactions, judged by the database's clock.
 //! - Whether a closed circuit lets a call through is known without asking anybody: an atomic that is read. Another node's
 //!   change is known here when the database has told, which it does at once, and after [`STALE`] at the latest while it can
-//!   be reached.
+//!   be reached. Where nobody asks and all are closed, it is looked for what was not told only now and then.
 //! - One probe is out at a time, over all nodes. It is a lease: one that is lost makes room for another.
 //! - A success that changes nothing writes nothing. What does change something is written in the background, everything
 //!   that was heard meanwhile in one transaction.
@@ -41,7 +41,7 @@ pub use schema::COMPONENT;
 
 use std::time::Duration;
 
-/// How long another node's change may go unnoticed while the database can be reached.
+/// How long another node's change may go unnoticed while the database can be reached and somebody asks.
 pub const STALE: Duration = Duration::from_secs(1);
 /// How long a call that may be the probe waits for the database.
 pub const CLAIM_LIMIT: Duration = Duration::from_secs(2);
