@@ -253,6 +253,9 @@ pub(crate) struct Load {
     done: Arc<Mutex<Vec<Done>>>,
 }
 
+/// How long writers are waited for when they are to stop.
+const FOR_ROOM: Duration = Duration::from_secs(10);
+
 impl Load {
     /// A writer for each of `works`. Rounds that follow each other have higher numbers.
     pub(crate) fn start(works: &[Work], round: i64) -> Self {
@@ -272,11 +275,17 @@ impl Load {
         Self { writers, is_over, done }
     }
 
-    /// Waits for the last calls; what was acknowledged.
+    /// Waits for the last calls; what was acknowledged. Where nothing ends any more writers wait for room for ever, and
+    /// that is for others to notice.
     pub(crate) async fn stop(mut self) -> Vec<Done> {
         self.is_over.store(true, Ordering::Relaxed);
-        while let Some(writer) = self.writers.join_next().await {
-            writer.unwrap();
+        let ending = async {
+            while let Some(writer) = self.writers.join_next().await {
+                writer.unwrap();
+            }
+        };
+        if tokio::time::timeout(FOR_ROOM, ending).await.is_err() {
+            self.writers.shutdown().await;
         }
         std::mem::take(&mut *self.done.lock().unwrap())
     }
