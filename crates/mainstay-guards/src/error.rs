@@ -36,9 +36,15 @@ pub enum Error {
     /// No limit of this name was defined.
     #[error("there is no limit {0:?}")]
     UnknownLimit(String),
+    /// Slots of so many keys are taken at once, and there is no room for another key.
+    #[error("slots of {0} keys are taken already")]
+    TooManyHeld(usize),
     /// What keeps the budgets of a limiter does not answer.
     #[error("the rate limiter is away: {0}")]
     LimiterAway(Arc<str>),
+    /// As many idempotency keys are remembered as may be.
+    #[error("there is no room for another idempotency key")]
+    TooManyKeys,
 }
 
 impl Error {
@@ -57,7 +63,9 @@ impl Error {
             Self::BadLimit(_) => &LIMIT_INVALID,
             Self::BadCost => &LIMIT_COST_INVALID,
             Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
+            Self::TooManyHeld(_) => &LIMIT_KEYS_TOO_MANY,
             Self::LimiterAway(_) => &LIMITER_UNAVAILABLE,
+            Self::TooManyKeys => &IDEMPOTENCY_KEYS_FULL,
         }
     }
 
@@ -126,8 +134,11 @@ mainstay_core::codes! {
     UNKNOWN_LIMIT "UNKNOWN_LIMIT" 404 false
         "No rate limit of this name was defined."
         "Define it in mainstay.toml under [limits], or with Limits::define; names are exact.";
+    LIMIT_KEYS_TOO_MANY "LIMIT_KEYS_TOO_MANY" 503 true
+        "A concurrency limit in memory keeps slots of as many keys as it may, all of them in use. Nothing was taken."
+        "Try again when somebody has left. Give the limit more keys, or its holders less time.";
     LIMITER_UNAVAILABLE "LIMITER_UNAVAILABLE" 503 true
-        "What keeps the budgets of this limit, Redis or the store, does not answer, and calls are set to be refused meanwhile."
+        "What keeps the budgets or slots of this limit, Redis or the store, does not answer, and calls are set to be refused meanwhile."
         "See to it; or let a limiter in memory take over while Redis is away, or have the layer let requests through.";
     RATE_LIMITED "RATE_LIMITED" 429 true
         "More was asked for than a rate limit allows at this time. Nothing was done."
@@ -138,6 +149,27 @@ mainstay_core::codes! {
     CALLER_UNKNOWN "CALLER_UNKNOWN" 400 false
         "What guards this route is kept for each caller, and it cannot be told whose request this is."
         "Sign in; behind a proxy, see docs/operations/trusted-proxies.md.";
+    IDEMPOTENCY_KEY_INVALID "IDEMPOTENCY_KEY_INVALID" 400 false
+        "The Idempotency-Key is not one text of 1 to 255 visible characters, or there are several. Nothing was done."
+        "Send one key, such as a UUID, bare or between double quotes.";
+    IDEMPOTENCY_KEY_MISSING "IDEMPOTENCY_KEY_MISSING" 400 false
+        "This route takes only requests with an Idempotency-Key, so that they can be sent again. Nothing was done."
+        "Make a key for each operation, such as a UUID, and send the same one with all of its tries.";
+    IDEMPOTENCY_KEY_REUSED "IDEMPOTENCY_KEY_REUSED" 422 false
+        "The Idempotency-Key was used before for another request. Nothing was done."
+        "Use a new key for each operation; the same key is for the same method, path and body only.";
+    IDEMPOTENCY_KEY_IN_USE "IDEMPOTENCY_KEY_IN_USE" 409 true
+        "A request with this Idempotency-Key is still being carried out."
+        "Wait for as long as Retry-After says and send the request again; it is answered as the first one was.";
+    IDEMPOTENT_ANSWER_NOT_KEPT "IDEMPOTENT_ANSWER_NOT_KEPT" 409 false
+        "The request was carried out before, but its answer was too large to be kept, or broke off."
+        "Read the state that the request has left; originalStatus says how it was answered.";
+    IDEMPOTENT_BODY_TOO_LARGE "IDEMPOTENT_BODY_TOO_LARGE" 413 false
+        "The body of a request with an Idempotency-Key is larger than can be compared. Nothing was done."
+        "Send less at once, or without a key.";
+    IDEMPOTENCY_KEYS_FULL "IDEMPOTENCY_KEYS_FULL" 503 true
+        "As many idempotency keys are remembered in memory as may be. Nothing was done."
+        "Try again later; keep the keys in the store, or for a shorter time.";
 }
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 use crate::access::guard::{Post, guard};
 use crate::access::{Permission, Rule};
 use crate::app::App;
+use crate::options::BATCH_FACTOR;
 use crate::{Problem, error, observe};
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
+use mainstay_guards::http::Key;
+use mainstay_guards::once::{Answers, OnceLayer};
 use std::fmt;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::openapi::path::Operation;
@@ -123,8 +126,13 @@ impl Routes {
     /// problem documents when something is wrong.
     pub(crate) fn build(self, app: &App) -> Router {
         let (mut limited, mut unlimited) = (Router::new(), Router::new());
+        let most_bytes = app.options().max_body_bytes.saturating_mul(BATCH_FACTOR);
+        let once = OnceLayer::new(Answers::new(app.store().clone()), Key::user()).max_body_bytes(most_bytes);
         for Entry { rule, path, described: (_, _, handlers) } in self.entries {
             let post = Post { app: app.clone(), rule, is_open: path.starts_with(OPEN) };
+            // Whoever repeats a request with its key is answered as the first time; answers that stream are not kept.
+            let is_kept = path.starts_with(OPEN) && !rule.is_streaming;
+            let handlers = if is_kept { handlers.layer(once.clone()) } else { handlers };
             let is_limited = !UNLIMITED.contains(&path.as_str());
             let router = if is_limited { &mut limited } else { &mut unlimited };
             *router =

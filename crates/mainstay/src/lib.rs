@@ -57,6 +57,8 @@ mod documents {
     mod events {}
     #[doc = include_str!("../../../docs/concepts/retries.md")]
     mod retries {}
+    #[doc = include_str!("../../../docs/concepts/idempotency.md")]
+    mod idempotency {}
     #[doc = include_str!("../../../docs/concepts/limits.md")]
     mod limits {}
     #[doc = include_str!("../../../docs/concepts/work.md")]

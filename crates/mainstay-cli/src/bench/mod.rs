@@ -4,6 +4,7 @@
 
 pub mod disk;
 pub mod events;
+pub mod limits;
 pub mod load;
 pub mod store;
 pub mod table;

@@ -4,11 +4,12 @@ use crate::arguments::Global;
 use crate::bench::events::Reading;
 use crate::bench::load::{Load, Outcome};
 use crate::bench::table::Table;
-use crate::bench::{disk, events, store, work};
+use crate::bench::{disk, events, limits, store, work};
 use crate::config::{self, Place};
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
 use mainstay::events::Log;
+use mainstay::guards::limits::store::Limits;
 use mainstay::store::Store;
 use serde::Serialize;
 use std::path::Path;
@@ -27,6 +28,7 @@ enum What {
     Store(StoreBench),
     Events(EventsBench),
     Work(WorkBench),
+    Limits(LimitsBench),
 }
 
 /// Measure transactions with two small inserts, by one caller and by many
@@ -66,6 +68,16 @@ struct WorkBench {
     starts: u16,
 }
 
+/// Measure decisions of a rate limit: about one key that all want, in the store, and about many keys in memory
+///
+/// Works on a temporary SQLite file in the current folder, so that it is this disk that is measured; or on the store given
+/// with --store, where the limit mainstay.bench stays.
+#[derive(Debug, Args)]
+struct LimitsBench {
+    #[command(flatten)]
+    size: Size,
+}
+
 #[derive(Debug, Args)]
 struct Size {
     /// How many callers at once, one measurement each
@@ -97,6 +109,8 @@ struct Report {
     reading: Option<Read>,
     #[serde(skip_serializing_if = "Option::is_none")]
     work: Option<Worked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_memory_per_second: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -146,6 +160,7 @@ impl Bench {
         let (report, table) = match &self.what {
             What::Store(bench) => bench.run(&bed.store, report).await?,
             What::Events(bench) => bench.run(&bed.store, report).await?,
+            What::Limits(bench) => bench.run(&bed.store, report).await?,
             What::Work(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
         };
         Ok((report, Some(table)))
@@ -199,6 +214,20 @@ impl EventsBench {
     }
 }
 
+impl LimitsBench {
+    async fn run(&self, opened: &Store, mut report: Report) -> Result<(Report, Table)> {
+        let limits = Limits::open(opened.clone()).await?;
+        let mut rows = Rows::new("consume", opened);
+        for load in self.size.loads() {
+            rows.before();
+            let outcome = limits::measure(&limits, load).await?;
+            report.measurements.push(rows.add(&outcome));
+        }
+        report.in_memory_per_second = Some(limits::in_memory(Duration::from_secs(self.size.seconds)).await?);
+        Ok((report, rows.table))
+    }
+}
+
 /// Where it is measured.
 struct Bed {
     store: Store,
@@ -234,6 +263,7 @@ impl Bed {
             measurements: Vec::new(),
             reading: None,
             work: None,
+            in_memory_per_second: None,
         })
     }
 }
@@ -289,6 +319,10 @@ fn headline(report: &Report) -> String {
 fn told(report: &Report) -> String {
     if let Some(worked) = &report.work {
         return told_of_work(worked);
+    }
+    if let Some(per_second) = report.in_memory_per_second {
+        let keys = limits::KEYS;
+        return format!("\nIn memory, {keys} keys, one thread: {per_second:.0} decisions per second\n");
     }
     report.reading.as_ref().map_or(String::new(), |reading| {
         format!("\nReading all {} of them: {:.0} events per second\n", reading.events, reading.per_second)

@@ -57,6 +57,17 @@ fn work_is_measured() {
 }
 
 #[test]
+fn limits_are_measured() {
+    let folder = Folder::new();
+    let report = folder.run("bench limits --seconds 1 --callers 1,4 --json").json();
+    for measurement in report["measurements"].as_array().unwrap() {
+        assert!(measurement["perSecond"].as_f64().unwrap() > 0.0 && measurement["failed"] == 0, "{report}");
+    }
+    assert!(report["inMemoryPerSecond"].as_f64().unwrap() > 1_000.0, "{report}");
+    assert_eq!(folder.files(), [""; 0]);
+}
+
+#[test]
 fn refuses_numbers_that_make_no_sense() {
     for arguments in [
         "bench store --callers 0",

@@ -47,6 +47,36 @@ fn force(is_open: bool, until_ms: Option<i64>) -> Event {
 }
 
 #[test]
+fn b_112_states_have_their_names() {
+    let names =
+        [State::Closed, State::Open, State::HalfOpen].map(|state| serde_json::to_string(&state).unwrap());
+    assert_eq!(names, ["\"closed\"", "\"open\"", "\"half_open\""]);
+}
+
+#[test]
+fn b_115_the_next_state_follows_from_what_is_given_alone() {
+    let settings = Settings::default();
+    let (open, run) = (open_at(0, &settings), "run");
+    let half_open = half_open(&settings);
+    let events = [
+        Event::Success,
+        Event::Failure,
+        Event::Timeout { opened_at: 0 },
+        claim(run),
+        success(run),
+        failure(run),
+    ];
+    for standing in [closed(0), closed(4), open, half_open.clone()] {
+        for event in &events {
+            let once = next(&standing, event.clone(), &settings, NOW);
+            assert_eq!(once, next(&standing.clone(), event.clone(), &settings, NOW));
+        }
+    }
+    let claimed = next(&half_open, claim(run), &settings, NOW);
+    assert_eq!(claimed.effect, Some(Effect::ProbeStarted { run_id: run.into() }));
+}
+
+#[test]
 fn b_116_a_success_forgets_the_failures() {
     let next = next(&closed(3), Event::Success, &Settings::default(), NOW);
     assert_eq!(next, Next { standing: closed(0), effect: None });
@@ -60,7 +90,7 @@ fn b_117_a_failure_below_the_threshold_is_counted() {
 }
 
 #[test]
-fn b_118_opens_at_the_threshold_and_wants_a_timer() {
+fn b_118_b_125_opens_at_the_threshold_and_wants_a_timer_for_this_opening() {
     let next = next(&closed(4), Event::Failure, &Settings::default(), NOW);
     let Standing { state, failure_count, opened_at, probe_scheduled_at, .. } = next.standing;
     assert_eq!((state, failure_count, opened_at), (State::Open, 5, Some(NOW)));

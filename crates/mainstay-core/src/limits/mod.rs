@@ -18,10 +18,13 @@
 //! assert_eq!((denied.allowed, denied.retry_after_ms), (false, Some(600)));
 //! assert!(limit.consume(&mut state, 1_000, 1).allowed);
 //! ```
+//!
+//! How many may be at something at once is another law, that of [`leases`].
 
 mod account;
 mod bucket;
 mod decision;
+pub mod leases;
 mod limit;
 mod period;
 mod rate;

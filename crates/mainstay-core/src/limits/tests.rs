@@ -59,7 +59,7 @@ fn c_034_any_rate_is_taken_and_a_capacity_without_its_fraction() {
 }
 
 #[test]
-fn c_004_polling_loses_no_token() {
+fn b_025_c_004_polling_loses_no_token() {
     let limit = bucket(10.0, 1.0);
     for every in [1, 7, 100, 700, 999] {
         let mut state = limit.fresh(0);

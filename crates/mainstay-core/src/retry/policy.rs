@@ -181,6 +181,22 @@ mod tests {
     }
 
     #[test]
+    fn b_077_a_policy_is_asked_and_told_by_any_thread() {
+        fn any_thread<T: Send + Sync + ?Sized>(_: &T) {}
+        let policies: [Box<dyn Policy>; 3] =
+            [Box::new(ExponentialBackoff::default()), Box::new(linear(None)), Box::new(fixed(None))];
+        for policy in policies {
+            any_thread(&*policy);
+            let failure = Failure::retryable("busy");
+            assert!(policy.should_retry(1, &failure));
+            assert!(policy.delay_duration(1) > Duration::ZERO);
+            policy.on_failure(1, &failure);
+            policy.on_success();
+            assert!(!policy.should_retry(1, &Failure::permanent("no")));
+        }
+    }
+
+    #[test]
     fn b_078_exponential_defaults() {
         let ExponentialBackoff { initial_delay, max_delay, multiplier, max_retries, jitter } =
             Default::default();

@@ -11,9 +11,8 @@ use mainstay_events::{Error, Log, Status};
 use mainstay_store::{Ending, Epilogue, Options, Tx};
 use mainstay_testkit::postgres::{Postgres, Private};
 use mainstay_testkit::proxy::Proxy;
-use mainstay_testkit::stores::{Kind, Place, for_each_kind};
+use mainstay_testkit::stores::{Kind, for_each_kind};
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -219,25 +218,11 @@ async fn a_server_restarted_under_load_loses_no_event() {
 
 // --- a line that fails ------------------------------------------------------------------------------------------
 
-/// A database behind a proxy.
-fn line_to(place: &Place) -> (Proxy, String) {
-    let url = place.url();
-    let start = url.find("://").unwrap() + 3;
-    let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
-    let start = url[start..end].rfind('@').map_or(start, |at| start + at + 1);
-    let host = &url[start..end];
-    let host = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
-    let target: SocketAddr = host.to_socket_addrs().unwrap().next().unwrap();
-    let proxy = Proxy::start(target).unwrap();
-    let behind = format!("{}{}{}", &url[..start], proxy.addr(), &url[end..]);
-    (proxy, behind)
-}
-
 #[test]
 fn cuts_at_any_moment_lose_no_event() {
     const DELAY: Duration = Duration::from_millis(2);
     for_each_kind(&[Kind::Postgres], async |place| {
-        let (proxy, url) = line_to(&place);
+        let (proxy, url) = Proxy::before(&place).unwrap();
         let logs = two_nodes(&url).await;
         let followers = Followers::of(&logs, "shared:0");
         let (random, pacing) = (SeededRandom::new(3), place.open().await);
@@ -274,7 +259,7 @@ fn cuts_at_any_moment_lose_no_event() {
 fn a_line_gone_silent_ends_appends_in_time_and_loses_none() {
     const LIMIT: Duration = Duration::from_millis(500);
     for_each_kind(&[Kind::Postgres], async |place| {
-        let (proxy, url) = line_to(&place);
+        let (proxy, url) = Proxy::before(&place).unwrap();
         let options = Options::new(&url).connections(4).transaction_timeout(LIMIT).read_timeout(LIMIT);
         let log = open_log(options.busy_timeout(2 * LIMIT), None).await.unwrap();
         let followers = Followers::of(std::slice::from_ref(&log), "shared:0");
@@ -323,7 +308,7 @@ impl Epilogue for Silence {
 #[test]
 fn a_commit_that_nobody_answers_is_settled_by_its_idempotency_key() {
     for_each_kind(&[Kind::Postgres], async |place| {
-        let (proxy, url) = line_to(&place);
+        let (proxy, url) = Proxy::before(&place).unwrap();
         let proxy = Arc::new(proxy);
         let options = Options::new(&url).connections(4).transaction_timeout(Duration::from_secs(1));
         let log = open_log(options, None).await.unwrap();

@@ -74,6 +74,8 @@ pub(super) struct Shared {
     /// The database's time at a moment of ours.
     time: Mutex<(Instant, i64)>,
     began: Instant,
+    /// Which of the nodes this is.
+    pub(super) node: i64,
     /// Held by whoever writes reports.
     pub(super) writing: tokio::sync::Mutex<keeper::Unheard>,
     /// Held by whoever looks at the database and the clock: two at once would each act upon the other's time.
@@ -98,6 +100,7 @@ impl Circuits {
             signal: Arc::default(),
             time: Mutex::new((Instant::now(), store.clock().now_ms())),
             began: Instant::now(),
+            node: store.random().next_u64().cast_signed(),
             writing: tokio::sync::Mutex::default(),
             looking: tokio::sync::Mutex::default(),
         });
@@ -151,14 +154,14 @@ impl Circuits {
         Ok(self.shared.store.read_with(context, read).await?)
     }
 
-    /// What is known here of every circuit, without asking the database: for metrics.
+    /// What is known here of every circuit that has counted something, without asking the database: for metrics.
     pub fn states(&self) -> Vec<(String, State)> {
         let now_ms = self.shared.now_ms();
-        let cores = self.shared.all_cores();
-        let mut states: Vec<(String, State)> = cores
-            .iter()
-            .map(|core| (core.name.to_string(), core.local().standing.effective(now_ms)))
-            .collect();
+        let state = |core: &Arc<Core>| {
+            let local = core.local();
+            local.has_counted().then(|| (core.name.to_string(), local.standing.effective(now_ms)))
+        };
+        let mut states: Vec<(String, State)> = self.shared.all_cores().iter().filter_map(state).collect();
         states.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         states
     }
@@ -203,7 +206,7 @@ impl Circuits {
         type Decision = (Arc<Shared>, Arc<Core>, Arc<dyn Fn(i64) -> Event + Send + Sync>);
         let decide = async |tx: Tx, (shared, core, event): Decision| {
             let now_ms = shared.now_in(&tx).await?;
-            let changed = shared.change_in(&tx, &core, vec![event(now_ms)], 0).await?;
+            let changed = shared.change_in(&tx, &core, vec![event(now_ms)]).await?;
             let unheard_of = || Record::unheard_of(&core.name, core.settings());
             Ok(Status::new(changed.unwrap_or_else(unheard_of), now_ms))
         };
@@ -249,7 +252,7 @@ impl Circuits {
             (None, RunEnded::Canceled) => return Ok(()),
         };
         check_name(name)?;
-        self.shared.change_in(tx, &self.shared.core(name), vec![event], 0).await.map(drop)
+        self.shared.change_in(tx, &self.shared.core(name), vec![event]).await.map(drop)
     }
 
     /// How the circuit of this name is set, as far as is known here.
@@ -382,7 +385,6 @@ impl Shared {
         tx: &Tx,
         core: &Arc<Core>,
         events: Vec<Event>,
-        written_by: i64,
     ) -> mainstay_store::Result<Option<Record>> {
         let counts = |event: &Event| matches!(event, Event::Failure | Event::Tripped | Event::Forced(_));
         let held = match events.iter().any(counts) {
@@ -403,7 +405,7 @@ impl Shared {
         }
         let name = before.name.clone();
         let version = before.version + 1;
-        let record = Record { name, standing, settings, updated_at: now_ms, version, written_by };
+        let record = Record { name, standing, settings, updated_at: now_ms, version };
         record.write(tx).await?;
         let shows = |standing: &Standing| (standing.state, standing.forced.clone(), standing.probe.clone());
         if shows(&before.standing) != shows(&record.standing) {
@@ -430,7 +432,7 @@ impl Shared {
             return Ok(Status::new(before, now_ms));
         }
         let version = before.version + 1;
-        let record = Record { settings, updated_at: now_ms, version, written_by: 0, ..before };
+        let record = Record { settings, updated_at: now_ms, version, ..before };
         record.write(tx).await?;
         tx.wake(&topic())?;
         let (shared, core, after) = (self.clone(), core.clone(), record.clone());
@@ -488,7 +490,7 @@ impl Shared {
             events.push(Event::Timeout { opened_at });
         }
         events.push(Event::ProbeClaimed { run_id: run_id.to_owned() });
-        let claimed = self.change_in(tx, core, events, 0).await?;
+        let claimed = self.change_in(tx, core, events).await?;
         Ok((Answer::Probe, claimed))
     }
 
@@ -505,7 +507,7 @@ impl Shared {
             if standing.probe_scheduled_at.is_some_and(|at| at > now_ms) {
                 return Ok((Timer::Skipped { reason: "not due yet" }, Some(record)));
             }
-            let fired = shared.change_in(&tx, &core, vec![Event::Timeout { opened_at }], 0).await?;
+            let fired = shared.change_in(&tx, &core, vec![Event::Timeout { opened_at }]).await?;
             Ok((Timer::Fired, fired))
         };
         let (came, record) = self.store.transact_with((self.clone(), core.clone(), opened_at), fire).await?;

@@ -3,7 +3,7 @@
 use super::STALE;
 use super::circuits::Shared;
 use super::local::{Core, Report};
-use super::record::Record;
+use super::record::{self, Record};
 use crate::{Error, Result};
 use mainstay_core::circuit::State;
 use mainstay_store::{Listener, Tx};
@@ -82,9 +82,10 @@ impl Shared {
             }
             let mark = self.store.random().next_u64().cast_signed();
             let write = async |tx: Tx, (shared, batch, mark): (Arc<Self>, Arc<Batch>, i64)| {
+                record::sign(&tx, shared.node, mark).await?;
                 for (core, reports) in &*batch {
                     let events = reports.iter().flat_map(Report::events).collect();
-                    let written = shared.change_in(&tx, core, events, mark).await.map_err(Error::from);
+                    let written = shared.change_in(&tx, core, events).await.map_err(Error::from);
                     match written {
                         Err(Error::TooManyCircuits) => {
                             tracing::warn!(
@@ -127,10 +128,9 @@ impl Shared {
     /// Looks whether what was last written is there, when nobody said so.
     async fn settle(&self, unheard: &mut Unheard) -> Result<()> {
         let Some((mark, _)) = unheard.0 else { return Ok(()) };
-        let records = self.store.read(async |tx| Record::all(&tx).await).await?;
-        let Some((_, batch)) = unheard.0.take() else { return Ok(()) };
-        let is_there = records.iter().any(|record| record.written_by == mark);
-        if !is_there {
+        let look = async |tx: Tx, (node, mark): (i64, i64)| record::is_signed(&tx, node, mark).await;
+        let is_there = self.store.transact_with((self.node, mark), look).await?;
+        if let Some((_, batch)) = unheard.0.take().filter(|_| !is_there) {
             self.put_back(batch);
         }
         Ok(())
@@ -177,7 +177,7 @@ impl Shared {
 
     async fn end_forced(self: &Arc<Self>, core: Arc<Core>) -> Result<()> {
         let end = async |tx: Tx, (shared, core): (Arc<Self>, Arc<Core>)| {
-            shared.change_in(&tx, &core, Vec::new(), 0).await.map(drop)
+            shared.change_in(&tx, &core, Vec::new()).await.map(drop)
         };
         Ok(self.store.transact_with((self.clone(), core), end).await?)
     }

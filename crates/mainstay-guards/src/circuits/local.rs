@@ -205,6 +205,11 @@ impl Core {
 }
 
 impl Local {
+    /// Whether the database has a row of it, or is about to have one.
+    pub(super) fn has_counted(&self) -> bool {
+        self.version > 0 || self.standing != Standing::default()
+    }
+
     fn set(&mut self, settings: Settings) {
         if self.settings.trip != settings.trip {
             self.window = window(&settings);

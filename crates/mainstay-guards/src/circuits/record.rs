@@ -14,7 +14,6 @@ pub(super) struct Record {
     pub(super) settings: Settings,
     pub(super) updated_at: i64,
     pub(super) version: i64,
-    pub(super) written_by: i64,
 }
 
 /// A circuit as others see it.
@@ -83,7 +82,7 @@ impl Status {
 macro_rules! columns {
     () => {
         "name, state, failure_count, success_count, last_failure_at, opened_at, probe_scheduled_at, probe_run_id, \
-         probe_until, forced, settings, updated_at, version, written_by"
+         probe_until, forced, settings, updated_at, version"
     };
 }
 
@@ -96,17 +95,17 @@ const COUNT: &str = "SELECT count(*) FROM mainstay_circuits";
 const BEGIN: &str = concat!(
     "INSERT INTO mainstay_circuits (",
     columns!(),
-    ") VALUES ($1, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, $2, $3, 0, 0) ON CONFLICT (name) DO NOTHING"
+    ") VALUES ($1, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, $2, $3, 0) ON CONFLICT (name) DO NOTHING"
 );
 const CHANGE: &str = "UPDATE mainstay_circuits SET state = $2, failure_count = $3, success_count = $4, \
      last_failure_at = $5, opened_at = $6, probe_scheduled_at = $7, probe_run_id = $8, probe_until = $9, forced = $10, \
-     settings = $11, updated_at = $12, version = $13, written_by = $14 WHERE name = $1";
+     settings = $11, updated_at = $12, version = $13 WHERE name = $1";
 
 impl Record {
     /// A circuit that never counted anything.
     pub(super) fn unheard_of(name: &str, settings: Settings) -> Self {
         let (name, standing) = (name.to_owned(), Standing::default());
-        Self { name, standing, settings, updated_at: 0, version: 0, written_by: 0 }
+        Self { name, standing, settings, updated_at: 0, version: 0 }
     }
 
     pub(super) async fn find(tx: &Tx, name: &str) -> Result<Option<Self>> {
@@ -164,10 +163,33 @@ impl Record {
             Value::Text(written(&self.settings)?),
             Value::Int(self.updated_at),
             Value::Int(self.version),
-            Value::Int(self.written_by),
         ];
         tx.execute(CHANGE, &params).await.map(drop)
     }
+}
+
+const SIGN: &str = "UPDATE mainstay_circuit_writers SET mark = $2, at_ms = mainstay_now() WHERE node = $1";
+const BEGIN_WRITER: &str = "INSERT INTO mainstay_circuit_writers (node, mark, at_ms) VALUES ($1, 0, mainstay_now()) \
+     ON CONFLICT (node) DO NOTHING";
+const WRITER: &str = "SELECT mark FROM mainstay_circuit_writers WHERE node = $1";
+const FORGET_WRITERS: &str =
+    "DELETE FROM mainstay_circuit_writers WHERE at_ms < mainstay_now() - CAST($1 AS BIGINT)";
+/// A node that has written nothing for so long has heard of its last commit, or is gone.
+const WRITER_KEPT_MS: i64 = 86_400_000;
+
+/// Notes whose transaction this is. With the first one of a node, those are forgotten that are gone.
+pub(super) async fn sign(tx: &Tx, node: i64, mark: i64) -> Result<()> {
+    if tx.execute(BEGIN_WRITER, params![node]).await? > 0 {
+        tx.execute(FORGET_WRITERS, params![WRITER_KEPT_MS]).await?;
+    }
+    tx.execute(SIGN, params![node, mark]).await.map(drop)
+}
+
+/// Whether a transaction of this node was committed; waits for it while it is on its way.
+pub(super) async fn is_signed(tx: &Tx, node: i64, mark: i64) -> Result<bool> {
+    tx.execute(BEGIN_WRITER, params![node]).await?;
+    let rows = tx.query_holding(WRITER, params![node], Hold::Alone).await?;
+    rows.first().map_or(Ok(false), |row| Ok(row.get::<i64>(0)? == mark))
 }
 
 fn written(value: &impl Serialize) -> Result<String> {
@@ -220,6 +242,5 @@ fn read(row: &Row) -> Result<Record> {
         settings: serde_json::from_str(&settings).map_err(|error| decode("settings", error))?,
         updated_at: row.get(11)?,
         version: row.get(12)?,
-        written_by: row.get(13)?,
     })
 }

@@ -5,6 +5,8 @@
 //! all nodes share and that may be lost. All adapters decide by the same arithmetic, that of [`mainstay_core::limits`], and
 //! pass one suite of tests.
 //!
+//! [`Concurrency`] is how many may be at something at once, in the same three places.
+//!
 //! ```
 //! use mainstay_guards::limits::{Policy, RateLimiter, memory};
 //!
@@ -17,6 +19,7 @@
 
 mod batch;
 mod checker;
+mod concurrency;
 mod definition;
 mod key;
 pub mod keys;
@@ -32,14 +35,17 @@ pub mod store;
 mod watched;
 
 pub use checker::{RateLimitChecker, RateLimitResult};
+pub use concurrency::{Acquired, Concurrency, ConcurrencyLimiter, Grant, Permit, Slots};
 pub use definition::{Definition, MAX_LIMITS, MAX_NAME_BYTES, MAX_SHARDS};
 pub use key::{MAX_KEY_BYTES, check_key};
-pub use layer::{Limited, Limiting, MAX_RULES, RateLimitLayer, Rule, WhenAway};
+pub use layer::{Limited, Limiting, MAX_RULES, RateLimitLayer, Rule, WhenAway, fields};
 pub use limiter::{Answer, RateLimiter};
+pub use mainstay_core::limits::leases::{Claim, Claimed, MAX_SLOTS, MAX_TTL_MS, Token};
 pub use mainstay_core::limits::{Decision, Kind, Limit, LimitError, Verb};
 pub use many::{Want, consume_many};
 pub use policy::{MAX_PREFIX_BYTES, Policy};
 pub use shadow::Shadow;
 pub use watched::{Figures, MostDenied, Watched};
 
+pub(crate) use concurrency::check_claim;
 pub(crate) use limiter::check;

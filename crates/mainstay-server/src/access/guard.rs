@@ -36,6 +36,7 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
     };
     if let Some(principal) = &principal {
         parts.extensions.insert(principal.clone());
+        parts.extensions.insert(principal.caller());
     }
     let answer = next.run(Request::from_parts(parts, body));
     if post.rule.is_streaming {

@@ -4,6 +4,7 @@ use super::Role;
 use crate::{Problem, error};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use mainstay_guards::http::Caller;
 
 /// Who asks. A handler takes it as an argument; the guard of its route has put it there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,11 @@ impl Principal {
     /// Who it is, for whoever asks later who it was.
     pub fn name(&self) -> &str {
         self.token.as_deref().unwrap_or("local")
+    }
+
+    /// Who it is, for guards that keep something for each caller.
+    pub(crate) fn caller(&self) -> Caller {
+        Caller { user: Some(self.name().into()), tenant: self.tenant.as_deref().map(Into::into) }
     }
 
     /// The same, if it is confined to no tenant: what belongs to none can be reached by nobody else.

@@ -5,6 +5,7 @@ use crate::{Permission, Routes, metrics};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use mainstay_guards::circuits;
 use mainstay_work::{PoolStatus, Work};
 use std::time::Duration;
 use utoipa_axum::routes;
@@ -29,6 +30,7 @@ async fn all(State(app): State<App>) -> impl IntoResponse {
         write_pools(&mut text, &pools);
         metrics::labelled(&mut text, LETTERS, "status", [("pending".to_owned(), letters as f64)]);
     }
+    write_circuits(&mut text, app.circuits().states());
     ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], text)
 }
 
@@ -37,6 +39,23 @@ const LETTERS: (&str, &str) =
 
 async fn waiting(work: &Work) -> mainstay_work::Result<u64> {
     work.count_letters(MOST_LETTERS).await
+}
+
+/// Circuits are told up to here, those that are not closed first.
+const MOST_CIRCUITS: usize = 1_000;
+
+fn write_circuits(text: &mut String, mut states: Vec<(String, circuits::State)>) {
+    states.sort_by_key(|(_, state)| *state == circuits::State::Closed);
+    let rows = states.into_iter().take(MOST_CIRCUITS).map(|(name, state)| {
+        let told = match state {
+            circuits::State::Closed => 0.0,
+            circuits::State::HalfOpen => 1.0,
+            circuits::State::Open => 2.0,
+        };
+        (name, told)
+    });
+    let meaning = "Where a circuit is: 0 closed, 1 half open, 2 open.";
+    metrics::labelled(text, ("circuits_state", meaning), "circuit", rows);
 }
 
 /// What a figure tells of a pool.

@@ -81,6 +81,10 @@ fn b_001_b_016_limits_are_defined_once_and_answer_for_everybody() {
         let denied = house.post("/v1/limits/mail/consume", ask(3)).await;
         assert_eq!((&denied["allowed"], &denied["remaining"]), (&json!(false), &json!(2)));
         assert!(denied["retryAfterMs"].as_u64().unwrap() > 1_000_000, "{denied}");
+        let told = post("/v1/limits/mail/check", &ask(1).to_string()).token(&house.admin);
+        let told = told.send(house.server.address).await;
+        assert_eq!(told.header("ratelimit-policy"), Some("\"mail\";q=3;w=3600"));
+        assert!(told.header("ratelimit").unwrap().starts_with("\"mail\";r=2;t="), "{told:?}");
         let never = house.post("/v1/limits/mail/consume", ask(4)).await;
         assert_eq!(never, json!({"allowed": false, "remaining": 2, "retryAfterMs": null}));
         let value = house.get("/v1/limits/mail/value?key=user%3Aalice").await;
@@ -207,6 +211,9 @@ fn operators_decide_over_circuits_and_it_is_known_who() {
         let actor = forced["forced"]["actor"].as_str().unwrap();
         assert!(actor.len() >= 16 && house.admin.contains(actor), "{actor} is the id of the token");
         assert_eq!(house.post("/v1/circuits/mail/ask", json!({})).await["admitted"], false);
+        let figures = get("/metrics").token(&house.admin).send(house.server.address).await.body;
+        assert!(figures.contains("\nmainstay_circuits_state{circuit=\"mail\"} 2\n"), "{figures}");
+        assert!(figures.contains("\nmainstay_circuits_forced_total 1\n"), "{figures}");
         house.post("/admin/circuits/mail/release", json!({"reason": "done"})).await;
         house.post("/admin/circuits/mail/reset", json!({"reason": "it is well"})).await;
         assert_eq!(house.post("/v1/circuits/mail/ask", json!({})).await, json!({"admitted": true}));
@@ -272,4 +279,31 @@ async fn requests_pass_rate_limits_before_anything_is_done_for_them() {
         assert_ne!(ask(path, "203.0.113.5").await.status, 429, "{path}");
     }
     server.stop().await;
+}
+
+#[test]
+fn a_request_that_is_repeated_with_its_key_is_carried_out_once() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.put("/admin/limits/mail", bucket(3)).await;
+        let consume = |cost: u64| {
+            let body = json!({"key": "user:alice", "cost": cost}).to_string();
+            post("/v1/limits/mail/consume", &body)
+                .header("idempotency-key", "\"8e03978e\"")
+                .token(&house.admin)
+        };
+        let first = consume(1).send(house.server.address).await;
+        assert_eq!((first.status, first.header("idempotency-replayed")), (200, None));
+        let again = consume(1).send(house.server.address).await;
+        assert_eq!((again.status, again.header("idempotency-replayed")), (200, Some("true")));
+        assert_eq!((again.json(), again.json()["remaining"].clone()), (first.json(), json!(2)));
+        consume(2).send(house.server.address).await.problem(422, "IDEMPOTENCY_KEY_REUSED");
+        assert_eq!(house.get("/v1/limits/mail/value?key=user:alice").await["value"], 2);
+        // Another caller's key is another one.
+        let other = house.server.token(Role::Operator).await;
+        let body = json!({"key": "user:alice"}).to_string();
+        let asked =
+            post("/v1/limits/mail/consume", &body).header("idempotency-key", "8e03978e").token(&other);
+        assert_eq!(asked.send(house.server.address).await.json()["remaining"], 1);
+    });
 }

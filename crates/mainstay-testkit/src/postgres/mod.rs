@@ -15,6 +15,7 @@
 //! | `home` | the folder of all our servers, its lock, the record of the shared one |
 //! | `watchdog` | cleaning up after processes that died |
 //! | `private`, `database` | what tests hold in their hands |
+//! | `doorman` | letting transactions wait, or fail, where a test wants it |
 //! | `sql`, `url` | talking to a server from any context |
 //!
 //! | variable | meaning |
@@ -26,6 +27,7 @@
 mod account;
 mod binaries;
 mod database;
+mod doorman;
 mod home;
 mod private;
 mod process;
@@ -43,6 +45,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 
 pub use database::Database;
+pub use doorman::Doorman;
 pub use private::Private;
 
 /// A server that tests share. Cheap to clone.

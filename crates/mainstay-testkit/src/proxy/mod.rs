@@ -9,7 +9,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, ToSocketAddrs},
     sync::Arc,
     time::Duration,
 };
@@ -22,6 +22,7 @@ use tokio::{
 mod connection;
 mod listener;
 
+use crate::stores::Place;
 use connection::Line;
 use listener::{Listener, Port};
 
@@ -46,6 +47,20 @@ pub struct Proxy {
 }
 
 impl Proxy {
+    /// A proxy before the database of a place, and the URL of the database behind it.
+    pub fn before(place: &Place) -> io::Result<(Proxy, String)> {
+        let url = place.url();
+        let start = url.find("://").map_or(0, |at| at + 3);
+        let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
+        let start = url[start..end].rfind('@').map_or(start, |at| start + at + 1);
+        let host = &url[start..end];
+        let host = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
+        let nowhere = || io::Error::new(io::ErrorKind::InvalidInput, format!("no server at {url}"));
+        let proxy = Self::start(host.to_socket_addrs()?.next().ok_or_else(nowhere)?)?;
+        let behind = format!("{}{}{}", &url[..start], proxy.addr(), &url[end..]);
+        Ok((proxy, behind))
+    }
+
     /// Listens on a free port of 127.0.0.1 and forwards each connection to `target`.
     ///
     /// Must be called inside a tokio runtime, which then carries the proxy.

@@ -8,31 +8,31 @@ use super::Redis;
 use super::server::free_port;
 
 /// How many hash slots a cluster has.
-const SLOTS: u32 = 16_384;
+const SLOTS: usize = 16_384;
+const MASTERS: usize = 3;
 
 /// A cluster of three masters that belongs to one test.
 #[derive(Debug)]
 pub struct RedisCluster {
     masters: Vec<Redis>,
+    /// Where the masters talk to each other.
+    buses: Vec<String>,
 }
 
 impl RedisCluster {
     /// Starts three masters, and waits until each knows the others.
     pub fn start() -> Result<Self> {
-        let mut masters = Vec::new();
-        for _ in 0..3 {
+        let mut cluster = Self { masters: Vec::new(), buses: Vec::new() };
+        for _ in 0..MASTERS {
             let bus = free_port()?.to_string();
             let options =
                 ["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"];
-            masters.push((Redis::start_with(&options)?, bus));
+            cluster.masters.push(Redis::start_with(&options)?);
+            cluster.buses.push(bus);
         }
-        for (number, (master, bus)) in (0..).zip(&masters) {
-            let (from, to) = (number * SLOTS / 3, (number + 1) * SLOTS / 3 - 1);
-            master.command(&["CLUSTER", "ADDSLOTSRANGE", &from.to_string(), &to.to_string()])?;
-            let port = master.port().to_string();
-            masters[0].0.command(&["CLUSTER", "MEET", "127.0.0.1", &port, bus])?;
+        for number in 0..MASTERS {
+            cluster.take_in(number, 0)?;
         }
-        let cluster = Self { masters: masters.into_iter().map(|(master, _)| master).collect() };
         cluster.wait_until_whole()?;
         Ok(cluster)
     }
@@ -50,6 +50,37 @@ impl RedisCluster {
     /// Puts the time of day of all masters to `now_ms`.
     pub fn set_time(&self, now_ms: i64) {
         self.masters.iter().for_each(|master| master.set_time(now_ms));
+    }
+
+    /// Kills a master in one stroke, with all that it had.
+    pub fn kill9(&mut self, number: usize) {
+        self.masters[number].kill9();
+    }
+
+    /// Puts an empty master in the place of one that was killed, and waits until the cluster is whole.
+    pub fn replace(&mut self, number: usize) -> Result<()> {
+        let dead = self.masters.iter().enumerate().filter(|(other, _)| *other != number);
+        for (_, other) in dead {
+            let nodes = other.command(&["CLUSTER", "NODES"])?;
+            let port = format!(":{}@", self.masters[number].port());
+            let line = nodes.lines().find(|line| line.contains(&port));
+            if let Some(id) = line.and_then(|line| line.split(' ').next()) {
+                other.command(&["CLUSTER", "FORGET", id])?;
+            }
+        }
+        self.masters[number].run()?;
+        self.take_in(number, (number + 1) % MASTERS)?;
+        self.wait_until_whole()
+    }
+
+    /// Gives a master its slots, and lets it meet the others through one of them.
+    fn take_in(&self, number: usize, through: usize) -> Result<()> {
+        let (from, to) = (number * SLOTS / MASTERS, (number + 1) * SLOTS / MASTERS - 1);
+        let master = &self.masters[number];
+        master.command(&["CLUSTER", "ADDSLOTSRANGE", &from.to_string(), &to.to_string()])?;
+        let port = master.port().to_string();
+        self.masters[through].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &self.buses[number]])?;
+        Ok(())
     }
 
     fn wait_until_whole(&self) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Functions that go wrong: each is contained, told of, and nobody else notices.
 
-use crate::doorman::Doorman;
 use crate::ledger::{Actions, Found, PATIENCE, POOL, drained, functions, open_store, put};
 use mainstay_store::{Store, Tx, params};
+use mainstay_testkit::postgres::Doorman;
 use mainstay_testkit::stores::{Kind, for_each_kind, for_each_store};
 use mainstay_work::{
     ActionAnswer, Call, Canceled, Failure, Functions, LetterFilter, Native, NewWork, OnComplete, Pool,

@@ -2,7 +2,6 @@
 //! lost or doubled, and work goes on by itself when there is room again.
 
 use crate::crash::Home;
-use crate::doorman::Doorman;
 use crate::ledger::{
     Actions, Done, Found, Load, PATIENCE, POOL, any_item, block_on, drained, functions, is_long, open_shop,
     open_store, put, until_more_ended, with_tables,
@@ -11,6 +10,7 @@ use mainstay_core::random::SeededRandom;
 use mainstay_store::Options;
 use mainstay_testkit::crash::{self, Child, Running};
 use mainstay_testkit::disk::{self, Counts, Disk, Fault};
+use mainstay_testkit::postgres::Doorman;
 use mainstay_testkit::stores::{Kind, for_each_kind};
 use mainstay_work::{Engine, Error, Pool, RetryPolicy, Work};
 use std::time::Duration;

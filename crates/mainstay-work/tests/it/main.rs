@@ -7,7 +7,6 @@ mod circuits;
 mod containment;
 mod crash;
 mod disk;
-mod doorman;
 mod http;
 mod ledger;
 mod nodes;

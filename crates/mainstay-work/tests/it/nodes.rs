@@ -1,6 +1,5 @@
 //! Several nodes on one PostgreSQL: one that is paused beyond its lease, and pools that all of them share.
 
-use crate::doorman::Doorman;
 use crate::ledger::{
     Actions, Done, Found, Load, PATIENCE, POOL, Verdict, block_on, drained, functions, is_drained_within,
     is_long, open_shop, open_store, put, until_more_ended, until_ok,
@@ -8,6 +7,7 @@ use crate::ledger::{
 use mainstay_core::failpoints::Action;
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::crash::{self, Child, Running};
+use mainstay_testkit::postgres::Doorman;
 use mainstay_testkit::stores::{Kind, Place, for_each_kind, for_each_store};
 use mainstay_work::{Call, Depth, Engine, Failure, Functions, Native, NewWork, Pool, RetryPolicy, Work};
 use std::collections::BTreeMap;

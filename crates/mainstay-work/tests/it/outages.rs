@@ -3,17 +3,15 @@
 //!
 //! Work goes on by itself when the server is back, and nothing is lost or done twice.
 
-use crate::doorman::Doorman;
 use crate::ledger::{
     Actions, Found, Load, PATIENCE, drained, is_long, open_shop, open_store, put, until_more_ended, until_ok,
 };
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_store::{Options, Store, Tx};
-use mainstay_testkit::postgres::{Postgres, Private};
+use mainstay_testkit::postgres::{Doorman, Postgres, Private};
 use mainstay_testkit::proxy::Proxy;
 use mainstay_testkit::stores::{Kind, Place, for_each_kind};
 use mainstay_work::{Engine, Native, Work};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 /// Work goes on within this time after the server is back.
@@ -92,25 +90,11 @@ async fn a_server_restarted_under_load_loses_and_doubles_nothing() {
 
 // --- a line that fails ------------------------------------------------------------------------------------------
 
-/// A database behind a proxy.
-fn line_to(place: &Place) -> (Proxy, String) {
-    let url = place.url();
-    let start = url.find("://").unwrap() + 3;
-    let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
-    let start = url[start..end].rfind('@').map_or(start, |at| start + at + 1);
-    let host = &url[start..end];
-    let host = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
-    let target: SocketAddr = host.to_socket_addrs().unwrap().next().unwrap();
-    let proxy = Proxy::start(target).unwrap();
-    let behind = format!("{}{}{}", &url[..start], proxy.addr(), &url[end..]);
-    (proxy, behind)
-}
-
 #[test]
 fn cuts_at_any_moment_lose_and_double_nothing() {
     const DELAY: Duration = Duration::from_millis(2);
     for_each_kind(&[Kind::Postgres], async |place| {
-        let (proxy, url) = line_to(&place);
+        let (proxy, url) = Proxy::before(&place).unwrap();
         let node = Node::start(Options::new(&url).connections(6), LONG_LEASE).await;
         let (random, straight) = (SeededRandom::new(3), place.open().await);
         let load = Load::start(&[node.work.clone(), node.work.clone(), node.work.clone()], 0);
@@ -140,7 +124,7 @@ fn cuts_at_any_moment_lose_and_double_nothing() {
 fn a_node_on_a_silent_line_ends_nothing_twice() {
     const LIMIT: Duration = Duration::from_millis(500);
     for_each_kind(&[Kind::Postgres], async |place| {
-        let (proxy, url) = line_to(&place);
+        let (proxy, url) = Proxy::before(&place).unwrap();
         let options =
             |url: &str| Options::new(url).connections(4).transaction_timeout(LIMIT).read_timeout(LIMIT);
         let far = Node::start(options(&url), SHORT_LEASE).await;
@@ -184,7 +168,7 @@ const DOOR: i64 = 7;
 
 /// A node whose next commit that inserts into `table` goes out of its sight.
 async fn lose_sight_of_commit(place: &Place, table: &str, fate: Fate) {
-    let (proxy, url) = line_to(place);
+    let (proxy, url) = Proxy::before(place).unwrap();
     let node = Node::start(Options::new(&url).connections(6), LONG_LEASE).await;
     let doorman = Doorman::new(place).await;
     doorman.guard_commits(table, DOOR).await;

@@ -63,6 +63,16 @@ pub(super) fn standing(name: &str, limit: &Limit, decision: &Decision, into: &mu
     }
 }
 
+/// The fields `RateLimit-Policy` and `RateLimit` for a decision of the limit of this name, if the name can be told.
+pub fn fields(name: &str, limit: &Limit, decision: &Decision) -> Option<[(HeaderName, HeaderValue); 2]> {
+    if !can_be_told(name) {
+        return None;
+    }
+    let mut text = String::new();
+    standing(name, limit, decision, &mut text);
+    Some([(POLICY, Told::default().policy(name, limit)), (STANDING, value(text))])
+}
+
 /// Names are plain ASCII, and so is what is written beside them.
 pub(super) fn value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))

@@ -12,6 +12,7 @@ mod rule;
 mod rules;
 mod service;
 
+pub use fields::fields;
 pub use rule::Rule;
 pub use rules::{MAX_RULES, WhenAway};
 pub use service::{Limited, Limiting, RateLimitLayer};

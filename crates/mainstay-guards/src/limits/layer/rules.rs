@@ -59,6 +59,21 @@ pub(super) struct Standing {
     pub(super) decision: Decision,
 }
 
+/// What was answered at once.
+pub(super) struct Begun {
+    /// Those that gave.
+    pub(super) standings: Vec<Standing>,
+    /// What the one behind them said, if it did not give.
+    last: Option<Result<Decision>>,
+}
+
+impl Begun {
+    /// Whether all gave.
+    pub(super) fn is_done(&self, wants: &Wants) -> bool {
+        self.standings.len() == wants.wants.len()
+    }
+}
+
 /// What the rules say to a request.
 pub(super) enum Verdict {
     /// All gave, or are away.
@@ -108,15 +123,43 @@ impl Rules {
         Ok(wants)
     }
 
-    /// Takes from all limits or from none. With limiters in memory, it is decided when it is first polled.
-    pub(super) async fn decide(self: Arc<Self>, wants: Wants) -> Verdict {
-        let mut standings: Vec<Standing> = Vec::with_capacity(wants.wants.len());
-        let mut next = 0;
+    /// Asks limiters one after another, for as long as they answer at once and allow.
+    pub(super) fn begin(&self, wants: &Wants) -> Begun {
+        let mut begun = Begun { standings: Vec::with_capacity(wants.wants.len()), last: None };
+        for (index, want) in wants.wants.iter().enumerate() {
+            let rule = self.get(want.rule);
+            if rule.limits.is_some() {
+                break;
+            }
+            match rule.limiter.consume(wants.key(index), want.cost).ready() {
+                Ok(Ok(decision)) if decision.allowed => {
+                    begun.standings.push(Standing { rule: want.rule, decision });
+                }
+                Ok(other) => {
+                    begun.last = Some(other);
+                    break;
+                }
+                Err(_later) => break,
+            }
+        }
+        begun
+    }
+
+    /// Goes on where it was begun: takes from all limits or from none.
+    pub(super) async fn decide(self: Arc<Self>, wants: Wants, begun: Begun) -> Verdict {
+        let Begun { mut standings, mut last } = begun;
+        let mut next = standings.len();
         while next < wants.wants.len() {
             let (begins, ends) = (next, self.group_end(&wants, next));
             next = ends;
             let taken = standings.len();
-            let error = match self.take(&wants, begins..ends, &mut standings).await {
+            let asked = match last.take() {
+                Some(answer) => answer.map(|decision| {
+                    standings.push(Standing { rule: wants.wants[begins].rule, decision });
+                }),
+                None => self.take(&wants, begins..ends, &mut standings).await,
+            };
+            let error = match asked {
                 Ok(()) if standings[taken..].iter().all(|standing| standing.decision.allowed) => continue,
                 Ok(()) => {
                     self.give_back(&wants, &mut standings[..taken]).await;

@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -159,15 +159,13 @@ where
             Ok(wants) => wants,
             Err(refusal) => return Limiting::answered(self.layer.refuse(refusal, is_grpc, None)),
         };
-        let mut deciding = Box::pin(self.layer.rules.clone().decide(wants));
-        // Limiters in memory decide at once, and then this service, which is ready, makes the call. When the others do,
-        // whoever asks then is told.
-        if let Poll::Ready(verdict) = deciding.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return match self.layer.judge(verdict, is_grpc) {
-                Ok(fields) => Limiting { state: State::Through { future: self.inner.call(request), fields } },
-                Err(answer) => Limiting::answered(answer),
-            };
+        let begun = self.layer.rules.begin(&wants);
+        if begun.is_done(&wants) {
+            let fields = self.layer.fields(&begun.standings);
+            // This service, which is ready, makes the call.
+            return Limiting { state: State::Through { future: self.inner.call(request), fields } };
         }
+        let deciding = self.layer.rules.clone().decide(wants, begun);
         let another = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, another);
         let layer = self.layer.clone();

@@ -8,15 +8,18 @@
 //! several nodes share and restarts keep, are the store's.
 
 mod clock;
+mod slots;
 mod table;
 
-use super::{Answer, Policy, RateLimiter, check};
+use super::{Answer, Concurrency, Policy, RateLimiter, Slots, check};
 use crate::Result;
 use clock::Steady;
 use mainstay_core::clock::Clock;
 use mainstay_core::limits::{Decision, Limit, Verb};
 use std::sync::{Arc, PoisonError, RwLock};
 use table::Table;
+
+pub(super) use slots::MemorySlots;
 
 /// How many keys a limiter keeps unless told otherwise. A key takes less than 80 bytes.
 pub const MAX_KEYS: usize = 1_000_000;
@@ -54,8 +57,21 @@ impl Memory {
         MemoryLimiter {
             table: Table::new(policy.limit(), self.max_keys),
             policy: RwLock::new(policy),
-            clock: self.clock.clone().map_or_else(|| Time::Steady(Steady::new()), Time::Given),
+            clock: self.time(),
         }
+    }
+
+    /// A concurrency limit within this process.
+    pub fn concurrency(&self, slots: Slots) -> Concurrency {
+        Concurrency::new(self.slots(slots))
+    }
+
+    pub(super) fn slots(&self, slots: Slots) -> MemorySlots {
+        MemorySlots::new(slots, self.time(), self.max_keys)
+    }
+
+    fn time(&self) -> Time {
+        self.clock.clone().map_or_else(|| Time::Steady(Steady::new()), Time::Given)
     }
 }
 

@@ -4,7 +4,9 @@
 //! looks every now and then whether Redis is back.
 
 use super::Options;
-use super::call::SCRIPT;
+use super::budget::Ask;
+use super::call::Call;
+use super::slots::SlotAsk;
 use crate::{Error, Result};
 use mainstay_core::measure::{Counter, Gauge, Histogram, Measured, Reading};
 use parking_lot::RwLock;
@@ -86,7 +88,9 @@ impl Target {
             }
             Self::Many(client) => Connection::Many(client.get_async_connection().await?),
         };
-        let _: redis::Value = connection.query(cmd("SCRIPT").arg("LOAD").arg(SCRIPT)).await?;
+        for script in [Ask::SCRIPT, SlotAsk::SCRIPT] {
+            let _: redis::Value = connection.query(cmd("SCRIPT").arg("LOAD").arg(script)).await?;
+        }
         Ok(connection)
     }
 }

@@ -7,15 +7,18 @@
 //! No caller waits longer than the [timeout](Options::timeout). When Redis does not answer, nobody asks it any more until
 //! it does; a limiter in memory takes over meanwhile, or calls are refused, as configured.
 
+mod budget;
 mod call;
 mod denied;
 mod line;
+mod slots;
 
 use super::batch::Batcher;
 use super::memory::{Memory, MemoryLimiter};
-use super::{Answer, Policy, RateLimiter, check};
+use super::{Answer, Concurrency, Policy, RateLimiter, Slots, check};
 use crate::{Error, Result};
-use call::{Ask, Caller, Law};
+use budget::{Ask, Law};
+use call::{Call, Caller};
 use denied::Denied;
 use line::Line;
 use mainstay_core::clock::Clock;
@@ -23,6 +26,8 @@ use mainstay_core::limits::{Decision, Limit, Verb};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
+
+use slots::{RedisSlots, SlotAsk};
 
 pub use line::Figures;
 
@@ -107,7 +112,8 @@ impl Options {
 /// One connection to Redis, for any number of limiters.
 #[derive(Clone)]
 pub struct Redis {
-    batcher: Batcher<Caller>,
+    batcher: Batcher<Caller<Ask>>,
+    slots: Batcher<Caller<SlotAsk>>,
     options: Arc<Options>,
     memory: Memory,
 }
@@ -117,8 +123,10 @@ impl Redis {
     pub async fn open(options: Options) -> Result<Self> {
         let line = Line::open(&options).await?;
         let memory = options.clock.clone().map_or_else(Memory::new, |clock| Memory::new().clock(clock));
-        let caller = Caller::new(line, options.is_cluster, options.timeout);
-        Ok(Self { batcher: Batcher::new(caller, LANES), options: Arc::new(options), memory })
+        let caller = Caller::new(line.clone(), options.is_cluster, options.timeout);
+        let slots = Caller::new(line, options.is_cluster, options.timeout);
+        let (batcher, slots) = (Batcher::new(caller, LANES), Batcher::new(slots, LANES));
+        Ok(Self { batcher, slots, options: Arc::new(options), memory })
     }
 
     /// A limiter that goes by `policy`. Limiters with the same prefix share their budgets.
@@ -130,6 +138,11 @@ impl Redis {
         };
         let denied = Denied::new(self.options.clock.clone());
         RedisLimiter { redis: self.clone(), policy: RwLock::new(policy), law, insurance, denied }
+    }
+
+    /// A concurrency limit that all share who use this Redis and the same prefix.
+    pub fn concurrency(&self, slots: Slots) -> Concurrency {
+        Concurrency::new(RedisSlots::new(self, slots))
     }
 
     /// What is measured about the line to Redis.
@@ -151,9 +164,10 @@ impl Redis {
         Law::new(limit, ttl_ms)
     }
 
-    async fn ask(&self, ask: Ask) -> Result<Decision> {
-        let answer = tokio::time::timeout(self.options.timeout, self.batcher.ask(ask)).await;
-        answer.unwrap_or_else(|_| Err(self.batcher.runs().line().no_answer(self.options.timeout)))
+    /// Asks, for no longer than is configured.
+    async fn ask<C: Call>(&self, batcher: &Batcher<Caller<C>>, call: C) -> Result<C::Answer> {
+        let answer = tokio::time::timeout(self.options.timeout, batcher.ask(call)).await;
+        answer.unwrap_or_else(|_| Err(batcher.runs().line().no_answer(self.options.timeout)))
     }
 }
 
@@ -181,7 +195,7 @@ impl RedisLimiter {
         }
         let law = self.law.read().clone();
         let ask = Ask::new(law, self.policy.read().prefix(), key, verb, PARTITIONS);
-        let decision = match (self.redis.ask(ask).await, &self.insurance) {
+        let decision = match (self.redis.ask(&self.redis.batcher, ask).await, &self.insurance) {
             (Err(Error::LimiterAway(_)), Some(insurance)) => return insurance.act_now(key, verb),
             (answer, _) => answer?,
         };

@@ -189,8 +189,8 @@ impl Budgets {
             Grip::None => HOLD.query(tx, &ids).await?,
             Grip::Alone | Grip::Shared => HOLD.query_holding(tx, &ids, Hold::Alone).await?,
         };
-        if grip == Grip::Shared && rows.len() < ids.len() {
-            // What is not there cannot be held. So it is put there, by whoever is first.
+        // What is not there cannot be held. So it is put there, by whoever is first; who was may have removed it again.
+        while grip == Grip::Shared && rows.len() < ids.len() {
             let new: Vec<Value> = ids.iter().flat_map(|id| row(id.clone(), NEVER, &nothing())).collect();
             PUT_NEW.execute(tx, &new).await?;
             rows = HOLD.query_holding(tx, &ids, Hold::Alone).await?;

@@ -59,13 +59,17 @@ impl Directory {
 
     fn named(&self, name: &str, row: &Row) -> mainstay_store::Result<Arc<Named>> {
         let (version, text) = (row.get(1)?, row.get::<&str>(2)?);
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        if let Some(known) = known.filter(|known| known.version == version && known.text == text) {
+        if let Some(known) = self.known(name).filter(|known| known.version == version && known.text == text) {
             return Ok(known);
         }
         let named = Arc::new(Named::read(version, text)?);
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), named.clone());
         Ok(named)
+    }
+
+    /// The limit of this name, as it was read last.
+    pub(super) fn known(&self, name: &str) -> Option<Arc<Named>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// The limit at an earlier version.

@@ -7,7 +7,9 @@
 mod apply;
 mod directory;
 mod heard;
+mod recovered;
 mod schema;
+mod slots;
 mod sweep;
 
 use super::batch::{Batcher, Runs};
@@ -19,11 +21,13 @@ use directory::{Directory, find};
 use heard::Heard;
 use mainstay_core::limits::{Decision, Limit, State, Verb};
 use mainstay_store::{Store, Tx, params};
+use recovered::Budgets;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, PoisonError, RwLock};
 use sweep::Sweep;
 
 pub use schema::COMPONENT;
+pub use slots::Permits;
 
 /// One transaction at a time: a second one would only wait for the budgets of the first.
 const LANES: usize = 1;
@@ -35,7 +39,7 @@ pub struct Limits(Batcher<Ground>);
 struct Ground {
     store: Store,
     directory: Arc<Directory>,
-    sweep: Arc<Sweep>,
+    sweep: Arc<Sweep<Budgets>>,
     heard: Heard,
 }
 
@@ -119,6 +123,11 @@ impl Limits {
             Ok(find(&found, &name).map(|named| named.definition)?)
         };
         Ok(self.store().read_with((self.ground().directory.clone(), name.to_owned()), read).await?)
+    }
+
+    /// What a limit was when this process asked it last; without asking.
+    pub fn known(&self, name: &str) -> Option<Limit> {
+        self.ground().directory.known(name).map(|named| *named.definition.limit())
     }
 
     /// Takes `cost` tokens if they are there, and otherwise nothing.

@@ -5,24 +5,10 @@ use mainstay_core::circuit::Gate;
 use mainstay_core::failpoints::{Action, Failpoints};
 use mainstay_guards::circuits::{COMPONENT, Circuits, Ended, State};
 use mainstay_store::Options;
+use mainstay_testkit::postgres::Doorman;
 use mainstay_testkit::proxy::Proxy;
-use mainstay_testkit::stores::{Kind, Place, for_each_kind};
-use std::net::{SocketAddr, ToSocketAddrs};
+use mainstay_testkit::stores::{Kind, for_each_kind};
 use std::time::{Duration, Instant};
-
-/// A database behind a line that can be cut.
-fn line_to(place: &Place) -> (Proxy, String) {
-    let url = place.url();
-    let start = url.find("://").unwrap() + 3;
-    let end = url[start..].find(['/', '?']).map_or(url.len(), |at| start + at);
-    let start = url[start..end].rfind('@').map_or(start, |at| start + at + 1);
-    let host = &url[start..end];
-    let host = if host.contains(':') { host.to_owned() } else { format!("{host}:5432") };
-    let target: SocketAddr = host.to_socket_addrs().unwrap().next().unwrap();
-    let proxy = Proxy::start(target).unwrap();
-    let behind = format!("{}{}{}", &url[..start], proxy.addr(), &url[end..]);
-    (proxy, behind)
-}
 
 async fn behind(url: &str) -> Circuits {
     let options =
@@ -34,7 +20,7 @@ async fn behind(url: &str) -> Circuits {
 fn without_the_database_what_was_known_counts_and_own_calls_do() {
     for_each_kind(&[Kind::Postgres], async |place| {
         let house = House::open(place.clone()).await;
-        let (proxy, url) = line_to(&place);
+        let (proxy, url) = Proxy::before(&place).unwrap();
         let circuits = behind(&url).await;
         let [mail, shut] = ["mail", "shut"].map(|name| circuits.circuit(name).unwrap());
         open(&circuits, &shut).await;
@@ -63,7 +49,7 @@ fn without_the_database_what_was_known_counts_and_own_calls_do() {
 fn without_the_database_nobody_makes_a_probe_and_nobody_waits_long() {
     for_each_kind(&[Kind::Postgres], async |place| {
         let house = House::open(place.clone()).await;
-        let (proxy, url) = line_to(&place);
+        let (proxy, url) = Proxy::before(&place).unwrap();
         let circuits = behind(&url).await;
         let circuit = circuits.circuit("mail").unwrap();
         open(&circuits, &circuit).await;
@@ -111,4 +97,43 @@ async fn a_write_that_fails_is_made_again() {
     // The keeper may have met the failure before.
     while circuits.flush().await.is_err() {}
     assert_eq!(circuit.status().await.unwrap().failure_count, 3);
+}
+
+const DOOR: i64 = 6;
+
+/// The line is cut while the database carries a commit out, or the database gives up on it.
+#[test]
+fn what_was_told_in_a_commit_that_nobody_heard_of_counts_once() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let house = House::open(place.clone()).await;
+        let (proxy, url) = Proxy::before(&place).unwrap();
+        let doorman = Doorman::new(&place).await;
+        doorman.guard_commits("mainstay_circuits", DOOR).await;
+        for is_carried_out in [true, false] {
+            let name = format!("carried out: {is_carried_out}");
+            // One that never wrote before, so that nothing of it is there to wait for.
+            let circuits = behind(&url).await;
+            let circuit = circuits.circuit(&name).unwrap();
+            doorman.shut(DOOR).await;
+            for _ in 0..3 {
+                fail(&circuit).await;
+            }
+            doorman.until_waiting(1).await;
+            if is_carried_out {
+                proxy.cut_connections().await;
+                // It looks whether it was, and waits for that.
+                doorman.until_waiting(2).await;
+            } else {
+                doorman.turn_away().await;
+            }
+            // Another node counts too meanwhile.
+            let elsewhere = house.circuits.circuit(&name).unwrap();
+            fail(&elsewhere).await;
+            doorman.open(DOOR).await;
+            house.circuits.flush().await.unwrap();
+            let flushing = async { while circuits.flush().await.is_err() {} };
+            tokio::time::timeout(PATIENCE, flushing).await.unwrap();
+            assert_eq!(elsewhere.status().await.unwrap().failure_count, 4, "{name}");
+        }
+    });
 }

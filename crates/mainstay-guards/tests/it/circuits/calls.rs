@@ -235,9 +235,9 @@ fn what_is_told_in_a_transaction_is_undone_with_it() {
 #[tokio::test]
 async fn there_are_not_more_circuits_than_there_may_be() {
     let store = Options::new("sqlite::memory:").component(COMPONENT).open().await.unwrap();
-    let fill = "INSERT INTO mainstay_circuits (name, state, failure_count, success_count, settings, updated_at, version, \
-         written_by) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
-         SELECT 'c' || i, 0, 0, 0, '{}', 0, 1, 0 FROM n";
+    let fill = "INSERT INTO mainstay_circuits (name, state, failure_count, success_count, settings, updated_at, version) \
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
+         SELECT 'c' || i, 0, 0, 0, '{}', 0, 1 FROM n";
     let most = MAX_CIRCUITS as i64;
     let filling = async |tx: mainstay_store::Tx, (fill, most): (&'static str, i64)| {
         tx.execute(fill, params![most]).await

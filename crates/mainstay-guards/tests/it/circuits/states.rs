@@ -24,6 +24,36 @@ fn b_124_a_circuit_that_nobody_heard_of_is_closed_and_nothing_is_written() {
 }
 
 #[test]
+fn b_113_a_circuit_is_kept_with_all_that_is_known_of_it() {
+    for_each_store(async |place| {
+        let house = House::open(place).await;
+        let circuit = house.circuits.circuit("mail").unwrap();
+        open(&house.circuits, &circuit).await;
+        let kept = serde_json::to_value(circuit.status().await.unwrap()).unwrap();
+        assert_eq!(
+            (&kept["name"], &kept["state"], &kept["failureCount"]),
+            (&"mail".into(), &"open".into(), &5.into())
+        );
+        for moment in ["lastFailureAt", "openedAt", "updatedAt"] {
+            assert_eq!(kept[moment], START_MS, "{moment}");
+        }
+        assert_eq!(kept["probeScheduledAt"], START_MS + 30_000);
+        assert_eq!(kept["config"]["failureThreshold"], 5);
+        assert!(kept.get("probeRunId").is_none());
+        house.advance(30_000).await;
+        let permit = probe(&circuit).await;
+        let kept = serde_json::to_value(circuit.status().await.unwrap()).unwrap();
+        assert_eq!(
+            (&kept["state"], kept["probeRunId"].as_str()),
+            (&"half_open".into(), permit.probe.as_deref())
+        );
+        circuit.record(permit, Ended::Success);
+        house.circuits.flush().await.unwrap();
+        assert_eq!(house.circuits.list(None, 10).await.unwrap().len(), 1, "there is one of a name");
+    });
+}
+
+#[test]
 fn b_117_failures_are_counted_and_b_116_a_success_forgets_them() {
     for_each_store(async |place| {
         let house = House::open(place).await;

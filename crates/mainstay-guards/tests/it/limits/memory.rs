@@ -1,10 +1,14 @@
 //! Budgets in the memory of one process.
 
 use super::contract::{self, Bench};
+use super::is_long;
 use mainstay_core::clock::ManualClock;
 use mainstay_guards::limits::memory::{self, Memory};
 use mainstay_guards::limits::{Decision, Policy, RateLimiter};
-use std::sync::Arc;
+use mainstay_testkit::crash::{self, Child};
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 struct InMemory {
     clock: Arc<ManualClock>,
@@ -46,6 +50,46 @@ fn b_033_a_limiter_is_made_alone_or_by_a_backend() {
     let of_a_backend = Memory::new().limiter(policy);
     assert_eq!(alone.consume_now("a", 10).unwrap(), Decision::allowed(0));
     assert_eq!(of_a_backend.consume_now("a", 1).unwrap(), Decision::allowed(9));
+}
+
+/// Nobody can say what time it is but whoever makes the limiter: calls take none.
+#[test]
+fn b_028_budgets_come_back_by_the_clock_of_the_limiter_alone() {
+    let clock = Arc::new(ManualClock::at(0));
+    let limiter = Memory::new().clock(clock.clone()).limiter(Policy::bucket(1.0, 1_000_000.0).unwrap());
+    for _ in 0..3 {
+        assert!(limiter.consume_now("a", 1).unwrap().allowed);
+        // However much time passes elsewhere.
+        for _ in 0..1_000 {
+            assert_eq!(limiter.consume_now("a", 1).unwrap().retry_after_ms, Some(1));
+        }
+        clock.advance(1);
+    }
+}
+
+#[test]
+fn b_010_a_limiter_in_memory_says_that_it_is_one() {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let policy = Policy::bucket(10.0, 1.0).unwrap().with_prefix("front-door:").unwrap();
+        memory::limiter(policy);
+    });
+    let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(said.contains("front-door:") && said.contains("in the memory of this process"), "{said}");
 }
 
 #[test]
@@ -97,14 +141,50 @@ fn b_034_when_none_is_full_those_go_that_have_least_to_recover() {
     }
 }
 
+/// In a process of its own, whose memory nobody else uses.
+#[test]
+fn child_uses_keys_without_end() {
+    if !crash::is_child() {
+        return;
+    }
+    let (keys, max_keys) = measured_keys();
+    let use_up = |keys: usize, max_keys: usize| {
+        let limiter = Memory::new().max_keys(max_keys).limiter(Policy::bucket(10.0, 1.0).unwrap());
+        for number in 0..keys {
+            assert!(limiter.consume_now(&format!("key {number}"), 1).unwrap().allowed);
+        }
+        limiter
+    };
+    // The program itself comes into memory as it is used.
+    drop(use_up(3_000, 1_000));
+    let before = peak_memory();
+    let limiter = use_up(keys, max_keys);
+    assert!((max_keys / 2..=max_keys).contains(&limiter.keys()), "{}", limiter.keys());
+    crash::say(format_args!("grew by {}", peak_memory() - before));
+}
+
+/// How many keys, and how many of them may be kept.
+fn measured_keys() -> (usize, usize) {
+    if is_long() { (10_000_000, 1_000_000) } else { (500_000, 100_000) }
+}
+
+/// The most bytes that this process ever had.
+fn peak_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1_024
+}
+
 #[test]
 fn keys_without_end_stay_under_the_cap() {
-    let keys = if std::env::var_os("MAINSTAY_LONG").is_some() { 10_000_000 } else { 300_000 };
-    let limiter = Memory::new().max_keys(10_000).limiter(Policy::bucket(10.0, 1.0).unwrap());
-    for number in 0..keys {
-        assert!(limiter.consume_now(&format!("key {number}"), 1).unwrap().allowed);
-    }
-    assert!((5_000..=10_000).contains(&limiter.keys()), "{}", limiter.keys());
+    let mut child = Child::of("limits::memory::child_uses_keys_without_end").spawn().unwrap();
+    let said = child.wait_for("grew by ", Duration::from_secs(600)).unwrap();
+    child.wait_for_success(Duration::from_secs(60)).unwrap();
+    let grown: usize = said.trim_start_matches("grew by ").parse().unwrap();
+    let (keys, max_keys) = measured_keys();
+    println!("{keys} keys, {max_keys} kept: {grown} bytes");
+    // A key takes less than 80 bytes; the rest of the process wants a little too.
+    assert!(grown < max_keys * 80 + (8 << 20), "{grown} bytes for {max_keys} keys");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use mainstay_guards::limits::redis::{Options, Redis, WhenAway};
 use mainstay_guards::limits::{Decision, Kind, Limit, Policy, RateLimiter, Verb};
 use mainstay_testkit::redis as server;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Long, so that a busy machine is not mistaken for a Redis that is away.
@@ -336,4 +337,73 @@ async fn a_redis_that_is_away_from_the_start_is_waited_for() {
     assert_eq!(limiter.consume("a", 1).await.unwrap(), Decision::allowed(9));
     let error = Redis::open(Options::new("nonsense")).await.err().unwrap();
     assert_eq!(error.code(), "GUARD_INVALID");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_dies_under_load_makes_nobody_wait_and_is_insured() {
+    const LIMIT: Duration = Duration::from_millis(500);
+    let mut cluster = server::RedisCluster::start().unwrap();
+    let options = Options::cluster(cluster.urls()).timeout(LIMIT).retry_every(Duration::from_millis(100));
+    let redis = Redis::open(options.when_away(WhenAway::Insure { nodes: 1 })).await.unwrap();
+    until("the cluster is reached", || redis.is_up()).await;
+    let limiter = Arc::new(redis.limiter(bucket_policy("master", 5.0, 0.001)));
+    let (is_over, keys) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let caller = || {
+        let (limiter, is_over, keys) = (limiter.clone(), is_over.clone(), keys.clone());
+        tokio::spawn(async move {
+            let mut longest = Duration::ZERO;
+            while !is_over.load(Ordering::SeqCst) {
+                // Each key is asked for seven times, and has five: from Redis, and from the insurance if that takes over.
+                let key = format!("key {}", keys.fetch_add(1, Ordering::SeqCst));
+                let mut allowed = 0;
+                for _ in 0..7 {
+                    let began = Instant::now();
+                    allowed += u32::from(limiter.consume(&key, 1).await.unwrap().allowed);
+                    longest = longest.max(began.elapsed());
+                    // The insurance answers at once, and others shall have their turn.
+                    tokio::task::yield_now().await;
+                }
+                assert!((5..=7).contains(&allowed), "{key}: {allowed}");
+            }
+            longest
+        })
+    };
+    let callers: Vec<_> = (0..16).map(|_| caller()).collect();
+    let asked = |count: u64| {
+        let goal = keys.load(Ordering::SeqCst) + count;
+        let keys = keys.clone();
+        async move { until("calls are answered", || keys.load(Ordering::SeqCst) >= goal).await }
+    };
+    asked(200).await;
+    assert_eq!(redis.figures().outages.get(), 0);
+    // It says nothing, then it goes on, and then it is gone.
+    cluster.masters()[1].pause();
+    until("its silence is noticed", || redis.figures().outages.get() > 0).await;
+    asked(500).await;
+    cluster.masters()[1].resume();
+    until("it is heard again", || redis.is_up()).await;
+    asked(200).await;
+    let outages = redis.figures().outages.get();
+    tokio::task::block_in_place(|| cluster.kill9(1));
+    until("its death is noticed", || redis.figures().outages.get() > outages).await;
+    asked(500).await;
+    tokio::task::block_in_place(|| cluster.replace(1)).unwrap();
+    asked(200).await;
+    is_over.store(true, Ordering::SeqCst);
+    for caller in callers {
+        let longest = caller.await.unwrap();
+        assert!(longest < LIMIT * 3, "{longest:?}");
+    }
+    // What had become of the cluster, it is used again: the insurance knows nothing of this.
+    until("the cluster is reached again", || redis.is_up()).await;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let key = format!("after {}", keys.fetch_add(1, Ordering::SeqCst));
+        limiter.consume(&key, 3).await.unwrap();
+        let another = redis.limiter(bucket_policy("master", 5.0, 0.001));
+        if another.peek(&key, 1).await.unwrap().remaining == 2 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "budgets are not in the cluster any more");
+    }
 }

@@ -11,6 +11,7 @@ use mainstay_testkit::stores::{
 };
 use mainstay_testkit::time::VirtualTime;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 struct InStore {
     limits: Limits,
@@ -95,7 +96,7 @@ fn b_003_a_restart_refills_nothing_and_two_processes_share_the_budget() {
 }
 
 #[test]
-fn b_006_to_b_008_a_checker_says_yes_or_when() {
+fn b_004_b_005_b_006_b_007_b_008_a_checker_says_yes_or_when() {
     for_each_store(async |place| {
         let bench = InStore::open(&place).await;
         bench.limits.define("hundred", bucket(100.0, 60_000)).await.unwrap();
@@ -290,6 +291,42 @@ fn one_key_that_everybody_wants_is_no_conflict() {
     });
 }
 
+/// The row of a budget is removed when nothing is missing from it, and comes back with the next call.
+#[test]
+fn a_budget_that_comes_and_goes_between_nodes_never_gives_too_much() {
+    for_each_kind(&[StoreKind::SqliteFile, StoreKind::Postgres], async |place| {
+        let first = InStore::open(&place).await;
+        first.limits.define("few", bucket(3.0, 86_400_000)).await.unwrap();
+        let mut nodes = vec![first.limits.clone()];
+        if place.kind() == StoreKind::Postgres {
+            let store = place.options().component(COMPONENT).open().await.unwrap();
+            nodes.push(Limits::open(store).await.unwrap());
+        }
+        let taken = Arc::new(AtomicI64::new(0));
+        let callers = (0..16).map(|number| {
+            let (limits, taken) = (nodes[number % nodes.len()].clone(), taken.clone());
+            tokio::spawn(async move {
+                let mut had = 0;
+                while had < 15 {
+                    if !limits.consume("few", "a", 1).await.unwrap().allowed {
+                        continue;
+                    }
+                    let others = taken.fetch_add(1, Ordering::SeqCst);
+                    assert!(others < 3, "{} of 3 are taken", others + 1);
+                    tokio::task::yield_now().await;
+                    taken.fetch_sub(1, Ordering::SeqCst);
+                    limits.act("few", "a", Verb::Refund(1)).await.unwrap();
+                    had += 1;
+                }
+            })
+        });
+        for caller in callers.collect::<Vec<_>>() {
+            caller.await.unwrap();
+        }
+        assert_eq!(first.limits.value("few", "a").await.unwrap().value, 3);
+    });
+}
+
 #[test]
 fn budgets_that_have_recovered_make_room_for_others() {
     for_each_store(async |place| {
@@ -363,4 +400,17 @@ fn limits_are_listed_page_by_page() {
         assert_eq!(names(None, 2).await, ["adminOperations", "commandDispatch"]);
         assert_eq!(names(Some("commandDispatch"), 2).await, ["zoo"]);
     });
+}
+
+/// Guidance and nothing more (C24): the numbers that somebody configures are kept.
+#[test]
+fn b_011_the_guide_to_shards_is_told_and_shards_are_taken_as_they_are_given() {
+    let page = include_str!("../../../../../docs/concepts/limits.md").replace('\n', " ");
+    for said in
+        ["below 50 calls a second none", "up to 200, 5 to 10", "up to 1,000, 10 to 50", "beyond, 50 and more"]
+    {
+        assert!(page.contains(said), "{said}");
+    }
+    let dispatch = bucket(100.0, 60_000).with_capacity(150.0).unwrap().with_shards(50).unwrap();
+    assert_eq!(dispatch.shards(), 50);
 }

@@ -3,8 +3,9 @@
 use super::{Guards, schema};
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Query};
+use axum::http::HeaderMap;
 use mainstay_guards::limits::store::{Reservation, Standing, Wanted};
-use mainstay_guards::limits::{Decision, Definition, MostDenied, Verb};
+use mainstay_guards::limits::{Decision, Definition, MostDenied, Verb, fields};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -155,7 +156,8 @@ pub(super) async fn value(
 
 /// Take tokens if they are there, and otherwise nothing
 ///
-/// The decision is the answer: a limit that denies answers 200 with `allowed: false`.
+/// The decision is the answer: a limit that denies answers 200 with `allowed: false`. The fields `RateLimit-Policy` and
+/// `RateLimit` tell the same to whoever passes them on.
 #[utoipa::path(post, path = "/v1/limits/{name}/consume", operation_id = "consumeLimit", tag = "limits",
     params(("name" = String, Path, description = "The limit")), request_body(content = Ask),
     responses((status = 200, body = schema::Decision)))]
@@ -163,7 +165,7 @@ pub(super) async fn consume(
     guards: Guards,
     Path(name): Path<String>,
     Json(Ask { key, cost }): Json<Ask>,
-) -> Answer<Json<Decision>> {
+) -> Answer<Decided> {
     act(guards, &name, &key, Verb::Consume(cost)).await
 }
 
@@ -175,7 +177,7 @@ pub(super) async fn check(
     guards: Guards,
     Path(name): Path<String>,
     Json(Ask { key, cost }): Json<Ask>,
-) -> Answer<Json<Decision>> {
+) -> Answer<Decided> {
     act(guards, &name, &key, Verb::Peek(cost)).await
 }
 
@@ -202,7 +204,7 @@ pub(super) async fn refund(
     guards: Guards,
     Path(name): Path<String>,
     Json(Change { key, amount }): Json<Change>,
-) -> Answer<Json<Decision>> {
+) -> Answer<Decided> {
     act(guards, &name, &key, Verb::Refund(amount)).await
 }
 
@@ -214,7 +216,7 @@ pub(super) async fn penalize(
     guards: Guards,
     Path(name): Path<String>,
     Json(Change { key, amount }): Json<Change>,
-) -> Answer<Json<Decision>> {
+) -> Answer<Decided> {
     act(guards, &name, &key, Verb::Penalize(amount)).await
 }
 
@@ -226,7 +228,7 @@ pub(super) async fn block(
     guards: Guards,
     Path(name): Path<String>,
     Json(Block { key, for_ms }): Json<Block>,
-) -> Answer<Json<Decision>> {
+) -> Answer<Decided> {
     act(guards, &name, &key, Verb::Block(for_ms)).await
 }
 
@@ -238,7 +240,7 @@ pub(super) async fn reset(
     guards: Guards,
     Path(name): Path<String>,
     Json(Key { key }): Json<Key>,
-) -> Answer<Json<Decision>> {
+) -> Answer<Decided> {
     act(guards, &name, &key, Verb::Reset).await
 }
 
@@ -271,6 +273,11 @@ pub(super) async fn denied(
     Ok(Json(Denied { denied: limits.most_denied(&name, limit(asked.limit)?) }))
 }
 
-async fn act(Guards { limits, .. }: Guards, name: &str, key: &str, verb: Verb) -> Answer<Json<Decision>> {
-    Ok(Json(limits.act(name, key, verb).await?))
+/// A decision, and the fields that tell of it.
+type Decided = (HeaderMap, Json<Decision>);
+
+async fn act(Guards { limits, .. }: Guards, name: &str, key: &str, verb: Verb) -> Answer<Decided> {
+    let decision = limits.act(name, key, verb).await?;
+    let told = limits.known(name).and_then(|limit| fields(name, &limit, &decision));
+    Ok((told.into_iter().flatten().collect(), Json(decision)))
 }

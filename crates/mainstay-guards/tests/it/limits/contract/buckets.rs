@@ -7,9 +7,10 @@ use std::sync::Arc;
 pub(super) async fn hold(bench: &impl Bench) {
     b_030_the_first_the_eleventh_and_the_impossible(bench).await;
     b_029_of_fifteen_at_once_ten_are_allowed(bench).await;
-    b_031_limiters_do_not_meet(bench).await;
+    b_027_b_031_limiters_do_not_meet(bench).await;
     b_032_limiters_share_a_backend(bench).await;
     b_026_a_denial_costs_nothing(bench).await;
+    b_022_what_remains_is_a_whole_number(bench).await;
     b_017_a_limiter_tells_its_policy(bench).await;
     keys_of_any_text_are_apart(bench).await;
     many_callers_of_many_keys_get_what_is_theirs(bench).await;
@@ -45,7 +46,7 @@ async fn b_029_of_fifteen_at_once_ten_are_allowed(bench: &impl Bench) {
     assert_eq!((left, denied), ((0..10).collect(), 5));
 }
 
-async fn b_031_limiters_do_not_meet(bench: &impl Bench) {
+async fn b_027_b_031_limiters_do_not_meet(bench: &impl Bench) {
     let (large, small) = (bucket(bench, "b031a", 10.0, 1.0).await, bucket(bench, "b031b", 5.0, 1.0).await);
     assert!(consume(&large, "user:1", 10).await.allowed);
     assert!(!consume(&large, "user:1", 1).await.allowed);
@@ -56,6 +57,16 @@ async fn b_032_limiters_share_a_backend(bench: &impl Bench) {
     let (api, report) = (bucket(bench, "b032a", 100.0, 50.0).await, bucket(bench, "b032b", 10.0, 2.0).await);
     let (one, other) = tokio::join!(consume(&api, "api:user:1", 1), consume(&report, "report:user:1", 5));
     assert_eq!((one, other), (Decision::allowed(99), Decision::allowed(5)));
+}
+
+async fn b_022_what_remains_is_a_whole_number(bench: &impl Bench) {
+    let limiter = bucket(bench, "b022", 10.0, 2.5).await;
+    assert!(consume(&limiter, "user:1", 10).await.allowed);
+    // 0.25, 1.0, 1.25 and 1.975 tokens.
+    for (advance_ms, whole) in [(100, 0), (300, 1), (100, 1), (290, 1)] {
+        bench.advance(advance_ms).await;
+        assert_eq!(remaining(&limiter, "user:1").await, whole, "{advance_ms} ms later");
+    }
 }
 
 async fn b_026_a_denial_costs_nothing(bench: &impl Bench) {

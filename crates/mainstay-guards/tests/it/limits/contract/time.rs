@@ -4,7 +4,7 @@ use super::{Bench, bucket, bucket_policy, consume, remaining};
 use mainstay_guards::limits::Decision;
 
 pub(super) async fn hold(bench: &impl Bench) {
-    c_004_polling_loses_no_token(bench).await;
+    b_025_c_004_polling_loses_no_token(bench).await;
     a_retry_passes_when_told_and_not_a_millisecond_earlier(bench).await;
     b_023_a_budget_is_never_more_than_full(bench).await;
     rates_from_one_a_day_to_a_million_a_second(bench).await;
@@ -13,7 +13,7 @@ pub(super) async fn hold(bench: &impl Bench) {
 }
 
 /// One token a second, for a minute: 59 by the end of it.
-async fn c_004_polling_loses_no_token(bench: &impl Bench) {
+async fn b_025_c_004_polling_loses_no_token(bench: &impl Bench) {
     for every in [100, 700] {
         let limiter = bucket(bench, &format!("poll{every}"), 10.0, 1.0).await;
         assert!(consume(&limiter, "a", 10).await.allowed);

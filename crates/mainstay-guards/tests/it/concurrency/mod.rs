@@ -1,0 +1,6 @@
+//! Concurrency limits.
+
+mod contract;
+mod memory;
+mod redis;
+mod store;
