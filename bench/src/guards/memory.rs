@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Threads and keys.
-const CELLS: [(usize, usize); 4] = [(1, 100_000), (2, 100_000), (1, 1), (2, 1)];
+const CELLS: [(usize, u64); 4] = [(1, 100_000), (2, 100_000), (1, 1), (2, 1)];
 /// Decisions of a thread in a turn.
 const CALLS: u64 = 2_000_000;
 const ROUNDS: usize = 5;
@@ -34,26 +34,26 @@ pub fn run() -> Result<()> {
     let names = ENTRIES.map(|(name, _)| name);
     let mut table = Table::new(["what", "keys", "threads", "million /s", "ns a call", "ratio"]);
     for (threads, keys) in CELLS {
-        let keys: Vec<String> = (0..keys).map(|number| format!("user:{number}")).collect();
+        let asks: Vec<Vec<String>> = (0..threads).map(|thread| asks(thread, keys)).collect();
         let mut rates = ENTRIES.map(|_| Vec::new());
         for _ in 0..ROUNDS {
             for ((_, open), rates) in ENTRIES.iter().zip(&mut rates) {
-                rates.push(turn(&*open()?, threads, &keys)?);
+                rates.push(turn(&*open()?, keys, &asks)?);
             }
         }
         for ((name, rates), ratio) in names.iter().zip(&rates).zip(ratios(&names, &rates)) {
             let rate = median(rates.clone(), |rate| *rate);
             let ns = threads as f64 * 1e9 / rate;
             let (rate, ns) = (format!("{:.1}", rate / 1e6), format!("{ns:.1}"));
-            table.add([(*name).to_owned(), keys.len().to_string(), threads.to_string(), rate, ns, ratio]);
+            table.add([(*name).to_owned(), keys.to_string(), threads.to_string(), rate, ns, ratio]);
         }
     }
     print!("{}", table.render());
     Ok(())
 }
 
-/// Decides once about each key, or so many times about one after another that is picked at random; how many it allowed.
-type Decides = dyn Fn(&[String], Option<u64>) -> u64 + Send + Sync;
+/// Decides about each of these keys; how many it allowed.
+type Decides = dyn Fn(&[String]) -> u64 + Send + Sync;
 type Open = fn() -> Result<Box<Decides>>;
 
 const ENTRIES: [(&str, Open); 4] = [
@@ -86,31 +86,30 @@ fn quota() -> Result<Quota> {
 
 /// The loop is compiled for each contender, so that nobody is called through a pointer.
 fn decides(take: impl Fn(&String) -> bool + Send + Sync + 'static) -> Box<Decides> {
-    Box::new(move |keys, seed| {
-        let Some(mut random) = seed else {
-            return keys.iter().map(|key| u64::from(take(key))).sum();
-        };
-        let mut allowed = 0;
-        for _ in 0..CALLS {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let index = (u128::from(random) * keys.len() as u128) >> 64;
-            allowed += u64::from(take(&keys[index as usize]));
-        }
-        allowed
-    })
+    Box::new(move |keys| keys.iter().map(|key| u64::from(take(key))).sum())
+}
+
+/// What a thread asks for, one after another. Every key is a string of its own and lies behind the one before, as near as
+/// one that has just been made for a request.
+fn asks(thread: usize, keys: u64) -> Vec<String> {
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(thread as u64 + 1);
+    let key = |_| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        format!("user:{}", (u128::from(random) * u128::from(keys)) >> 64)
+    };
+    (0..CALLS).map(key).collect()
 }
 
 /// Decisions per second of all threads.
-fn turn(decides: &Decides, threads: usize, keys: &[String]) -> Result<f64> {
-    decides(keys, None);
+fn turn(decides: &Decides, keys: u64, asks: &[Vec<String>]) -> Result<f64> {
+    decides(&(0..keys).map(|number| format!("user:{number}")).collect::<Vec<_>>());
     let allowed = AtomicU64::new(0);
-    let took = side_by_side(threads, &|thread| {
-        let seed = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(thread as u64 + 1);
-        allowed.fetch_add(decides(keys, Some(seed)), Ordering::Relaxed);
+    let took = side_by_side(asks.len(), &|thread| {
+        allowed.fetch_add(decides(&asks[thread]), Ordering::Relaxed);
     });
-    let (allowed, asked) = (allowed.into_inner(), threads as u64 * CALLS);
+    let (allowed, asked) = (allowed.into_inner(), asks.len() as u64 * CALLS);
     ensure!(allowed == asked, "{allowed} of {asked} were allowed");
     Ok(asked as f64 / took.as_secs_f64())
 }

@@ -16,7 +16,7 @@ const CALLERS: usize = 64;
 const ROUNDS: usize = 3;
 const LIMIT: &str = "hot";
 /// So much that nobody is denied, and so slow that what is missing is what was taken.
-const CAPACITY: f64 = 1e9;
+const CAPACITY: f64 = 5e7;
 const DAY_MS: u64 = 86_400_000;
 
 /// Prints the table.
