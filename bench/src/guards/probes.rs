@@ -40,14 +40,24 @@ fn failsafe() -> usize {
     let circuit = Config::new().failure_policy(policy).build();
     while circuit.call(|| Err::<(), ()>(())).is_err_and(|error| matches!(error, failsafe::Error::Inner(()))) {
     }
-    half_open(&|call| drop(circuit.call(|| Ok::<_, ()>(call()))))
+    half_open(&|call| {
+        let _ = circuit.call(|| {
+            call();
+            Ok::<_, ()>(())
+        });
+    })
 }
 
 fn recloser() -> usize {
     let circuit = Recloser::custom().closed_len(1).half_open_len(1).open_wait(OPEN).build();
     while circuit.call(|| Err::<(), ()>(())).is_err_and(|error| matches!(error, recloser::Error::Inner(()))) {
     }
-    half_open(&|call| drop(circuit.call(|| Ok::<_, ()>(call()))))
+    half_open(&|call| {
+        let _ = circuit.call(|| {
+            call();
+            Ok::<_, ()>(())
+        });
+    })
 }
 
 /// How many threads get through a circuit that has just opened, when it has been open for long enough.
