@@ -1,13 +1,15 @@
 //! Mainstay and its peers doing the same work in one run. [`USAGE`] says which work there is.
 
 mod events;
+mod guards;
 mod rounds;
 mod store;
 mod work;
 
 const USAGE: &str = "usage: mainstay-bench store [sqlite|postgres|long-read]
        mainstay-bench events [embedded|http|postgres|read|growth ...] [--seconds <n>]
-       mainstay-bench work [postgres|sqlite|growth|delay|held ...] [--items <n>] [--seconds <n>, of held alone]";
+       mainstay-bench work [postgres|sqlite|growth|delay|held ...] [--items <n>] [--seconds <n>, of held alone]
+       mainstay-bench guards [memory|redis|store|circuits|layer ...]";
 
 /// As in the `mainstay` binary.
 #[global_allocator]
@@ -28,6 +30,9 @@ fn main() -> anyhow::Result<()> {
     if let [events::mainstay::SERVE, folder] = arguments[..] {
         return events::mainstay::serve(folder);
     }
+    if let [guards::resident::COUNT, who] = arguments[..] {
+        return guards::resident::count(who);
+    }
     let runtime = tokio::runtime::Runtime::new()?;
     match arguments[..] {
         ["store"] => runtime.block_on(async {
@@ -39,6 +44,7 @@ fn main() -> anyhow::Result<()> {
         ["store", "long-read"] => runtime.block_on(store::long_read::run(10)),
         ["events", ref contests @ ..] => runtime.block_on(events::run(contests)),
         ["work", ref contests @ ..] => runtime.block_on(work::run(contests)),
+        ["guards", ref contests @ ..] => runtime.block_on(guards::run(contests)),
         _ => anyhow::bail!(USAGE),
     }
 }

@@ -108,3 +108,10 @@ pub async fn on_postgres(contest: impl AsyncFnOnce(&Arc<Private>, &str) -> Resul
     tokio::task::spawn_blocking(move || drop(server)).await?;
     result
 }
+
+/// The version of a crate that this program was built with.
+pub fn version(name: &str) -> &'static str {
+    let mut lines = include_str!("../Cargo.lock").lines();
+    lines.find(|line| *line == format!("name = \"{name}\""));
+    lines.next().and_then(|line| line.split('"').nth(1)).unwrap_or("of an unknown version")
+}

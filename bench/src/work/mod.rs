@@ -99,10 +99,3 @@ async fn on_each(count: usize, measure: impl AsyncFn(&str, &[String]) -> Result<
 fn handle(body: &str) {
     std::hint::black_box(body);
 }
-
-/// The version of a crate that this program was built with.
-fn version(name: &str) -> &'static str {
-    let mut lines = include_str!("../../Cargo.lock").lines();
-    lines.find(|line| *line == format!("name = \"{name}\""));
-    lines.next().and_then(|line| line.split('"').nth(1)).unwrap_or("of an unknown version")
-}

@@ -82,7 +82,7 @@ impl Bare {
 
 impl Contender for Bare {
     fn about(&self) -> String {
-        format!("tokio-postgres {}, one connection, {CLAIM} at a time", super::version("tokio-postgres"))
+        format!("tokio-postgres {}, one connection, {CLAIM} at a time", rounds::version("tokio-postgres"))
     }
 
     fn enqueue(&self, batches: u64) -> Answer<'_, ()> {

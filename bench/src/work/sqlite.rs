@@ -2,6 +2,7 @@
 //! PostgreSQL, it shows how much room there is.
 
 use super::{Answer, BATCH, BODY, CLAIM, Contender, Entry, handle, load, mainstay};
+use crate::rounds;
 use anyhow::{Result, ensure};
 use rusqlite::{Connection, params};
 use std::path::Path;
@@ -66,7 +67,7 @@ impl Bare {
 
 impl Contender for Bare {
     fn about(&self) -> String {
-        format!("rusqlite {}, one connection, {CLAIM} at a time", super::version("rusqlite"))
+        format!("rusqlite {}, one connection, {CLAIM} at a time", rounds::version("rusqlite"))
     }
 
     fn enqueue(&self, batches: u64) -> Answer<'_, ()> {

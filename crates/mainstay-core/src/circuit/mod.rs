@@ -89,6 +89,7 @@ pub enum Admission<'a> {
 
 impl Admission<'_> {
     /// An answer that is known.
+    #[inline]
     pub fn now(answer: Result<Permit, Rejected>) -> Self {
         Self::Now(Some(answer))
     }
@@ -97,6 +98,7 @@ impl Admission<'_> {
 impl Future for Admission<'_> {
     type Output = Result<Permit, Rejected>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Now(answer) => {

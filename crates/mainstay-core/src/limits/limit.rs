@@ -234,8 +234,16 @@ impl Limit {
         self.refresh(state, now_ms);
         match self.kind {
             Kind::TokenBucket => bucket::consume(self, state, cost),
-            Kind::FixedWindow => window::consume(self, state, now_ms, cost),
+            Kind::FixedWindow | Kind::SlidingWindow => self.consume_of_window(state, now_ms, cost),
+        }
+    }
+
+    /// Apart, so that the bucket, which most limits are, is small enough to become part of its callers.
+    #[inline(never)]
+    fn consume_of_window(&self, state: &mut State, now_ms: i64, cost: u64) -> Decision {
+        match self.kind {
             Kind::SlidingWindow => sliding::consume(self, state, now_ms, cost),
+            Kind::FixedWindow | Kind::TokenBucket => window::consume(self, state, now_ms, cost),
         }
     }
 
@@ -335,6 +343,15 @@ impl Limit {
     /// back by the new time.
     #[inline]
     pub(super) fn refresh(&self, state: &mut State, now_ms: i64) {
+        if self.kind == Kind::TokenBucket && now_ms >= state.at_ms {
+            return bucket::refresh(self, state, now_ms);
+        }
+        self.refresh_seldom(state, now_ms);
+    }
+
+    /// Windows, and clocks that went back.
+    #[inline(never)]
+    fn refresh_seldom(&self, state: &mut State, now_ms: i64) {
         if now_ms < state.at_ms {
             if now_ms < state.at_ms - TOLERATED_STEP_BACK_MS {
                 state.at_ms = self.fresh(now_ms).at_ms;

@@ -6,13 +6,19 @@ use crate::{Error, Result};
 pub const MAX_KEY_BYTES: usize = 512;
 
 /// Refuses keys that are empty, too long or not fit to be shown.
+#[inline]
 pub fn check_key(key: &str) -> Result<()> {
     // Bytes first: below 0x20 and DEL are the control characters of ASCII, and the others begin with 0xC2.
     let is_plain = |key: &str| key.bytes().all(|byte| (0x20..0x7f).contains(&byte));
     if !key.is_empty() && key.len() <= MAX_KEY_BYTES && (is_plain(key) || !key.contains(char::is_control)) {
         return Ok(());
     }
-    Err(Error::invalid("key", format!("has 1 to {MAX_KEY_BYTES} bytes and no control characters")))
+    Err(bad_key())
+}
+
+#[cold]
+fn bad_key() -> Error {
+    Error::invalid("key", format!("has 1 to {MAX_KEY_BYTES} bytes and no control characters"))
 }
 
 /// FNV-1a of texts one behind another: the same on every node and in every version, so that all look in one place.

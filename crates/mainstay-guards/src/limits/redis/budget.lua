@@ -14,7 +14,55 @@ local call, floor, fmod, max, min = redis.call, math.floor, math.fmod, math.max,
 
 local time = call('TIME')
 local now = time[1] * 1000 + floor(time[2] / 1000)
-local now_text = string.format('%.0f', now)
+local now_text = tostring(now)
+
+-- The plain case: a bucket that was written under the same limit and is not blocked is asked for tokens. Nothing when it
+-- is not that.
+local function plain(key, asked_law, capacity, rate, period, ttl_text, cost)
+    local row = redis.pcall('HMGET', key, 'tokens', 'last_ms', 'carry', 'law')
+    if row.err then return -2, 0 end
+    local most = capacity * period
+    local law, left = row[4], most
+    if law then
+        local gone = now - row[2]
+        if law ~= asked_law or gone < 0 then return nil end
+        left = row[1] * period + row[3]
+        if left < 0 then return nil end
+        if gone > 9007199254740992 / rate or gone * rate >= most - left then
+            left = most
+        else
+            left = left + gone * rate
+        end
+    end
+    local wanted = cost * period
+    if cost > capacity or left < wanted then
+        if law then call('PEXPIRE', key, ttl_text) end
+        local remaining = (left - fmod(left, period)) / period
+        if cost > capacity then return -1, remaining end
+        local over = fmod(wanted - left, rate)
+        return (wanted - left - over) / rate + (over > 0 and 1 or 0), remaining
+    end
+    left = left - wanted
+    local carry = fmod(left, period)
+    local tokens = (left - carry) / period
+    if law then
+        call('HSET', key, 'tokens', tostring(tokens), 'last_ms', now_text, 'carry', tostring(carry))
+    else
+        call('HSET', key, 'tokens', tostring(tokens), 'last_ms', now_text, 'carry', tostring(carry), 'law', asked_law)
+    end
+    call('PEXPIRE', key, ttl_text)
+    return 0, tokens
+end
+
+-- A lone call is most often that, and spares itself all the rest.
+if #KEYS == 1 and ARGV[5] == 'C' then
+    local capacity, rate, period = string.match(ARGV[2], '^t/(%d+)/(%d+)/(%d+)/')
+    if capacity then
+        capacity, rate, period = tonumber(capacity), tonumber(rate), tonumber(period)
+        local after, remaining = plain(KEYS[1], ARGV[2], capacity, rate, period, ARGV[3], tonumber(ARGV[6]))
+        if after then return { after == 0 and 1 or 0, remaining, after } end
+    end
+end
 
 local function read_law(law)
     local kind, capacity, rate, period, start = string.match(law, '^(%a)/(%d+)/(%d+)/(%d+)/(%d+)$')
@@ -256,45 +304,6 @@ local function make_general()
     return act, finish
 end
 
--- The plain case: a bucket that was written under the same limit and is not blocked is asked for tokens. Nothing when it
--- is not that.
-local function plain(key, limit, cost)
-    local row = redis.pcall('HMGET', key, 'tokens', 'last_ms', 'carry', 'law')
-    if row.err then return -2, 0 end
-    local capacity, rate, period = limit.capacity, limit.rate, limit.period
-    local most = capacity * period
-    local law, left = row[4], most
-    if law then
-        local gone = now - row[2]
-        if law ~= limit.law or gone < 0 then return nil end
-        left = row[1] * period + row[3]
-        if left < 0 then return nil end
-        if gone > 9007199254740992 / rate or gone * rate >= most - left then
-            left = most
-        else
-            left = left + gone * rate
-        end
-    end
-    local wanted = cost * period
-    if cost > capacity or left < wanted then
-        if law then call('PEXPIRE', key, limit.ttl_text) end
-        local remaining = (left - fmod(left, period)) / period
-        if cost > capacity then return -1, remaining end
-        local over = fmod(wanted - left, rate)
-        return (wanted - left - over) / rate + (over > 0 and 1 or 0), remaining
-    end
-    left = left - wanted
-    local carry = fmod(left, period)
-    local tokens = (left - carry) / period
-    if law then
-        call('HSET', key, 'tokens', tostring(tokens), 'last_ms', now_text, 'carry', tostring(carry))
-    else
-        call('HSET', key, 'tokens', tostring(tokens), 'last_ms', now_text, 'carry', tostring(carry), 'law', limit.law)
-    end
-    call('PEXPIRE', key, limit.ttl_text)
-    return 0, tokens
-end
-
 local limits, at = {}, 2
 for number = 1, tonumber(ARGV[1]) do
     local limit = read_law(ARGV[at])
@@ -312,7 +321,10 @@ for number = 1, #KEYS do
     local after, remaining
     -- A capital letter says that no other call of the batch is about this key.
     if verb == 'C' then
-        if limit.kind == 't' then after, remaining = plain(key, limit, amount) end
+        if limit.kind == 't' then
+            local law, ttl_text = limit.law, limit.ttl_text
+            after, remaining = plain(key, law, limit.capacity, limit.rate, limit.period, ttl_text, amount)
+        end
         verb = 'c'
     end
     if not after then
