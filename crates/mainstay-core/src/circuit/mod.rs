@@ -70,13 +70,57 @@ impl<'a, T> From<&'a Result<T, Failure>> for Ended<'a> {
     }
 }
 
-/// That a call was let through.
+/// That a call was let through. Two words: it is made for every call, and most say nothing more.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Permit {
+pub struct Permit(Terms);
+
+/// What is known of a call that was let through.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Terms {
+    #[default]
+    Plain,
+    Measured {
+        began_ms: u64,
+    },
+    Probe {
+        run_id: Box<Box<str>>,
+    },
+}
+
+impl Permit {
+    /// The call is the probe.
+    pub fn of_probe(run_id: Box<str>) -> Self {
+        Self(Terms::Probe { run_id: Box::new(run_id) })
+    }
+
+    /// It is measured how long the call takes, on whatever clock the circuit has.
+    pub fn measured_from(began_ms: u64) -> Self {
+        Self(Terms::Measured { began_ms })
+    }
+
     /// The probe that the call is, if it is one.
-    pub probe: Option<Box<str>>,
-    /// When it began, on whatever clock the circuit has; nothing when nobody measures.
-    pub began_ms: Option<u64>,
+    pub fn probe(&self) -> Option<&str> {
+        match &self.0 {
+            Terms::Probe { run_id } => Some(run_id),
+            _ => None,
+        }
+    }
+
+    /// When it began, if that is measured.
+    pub fn began_ms(&self) -> Option<u64> {
+        match self.0 {
+            Terms::Measured { began_ms } => Some(began_ms),
+            _ => None,
+        }
+    }
+
+    /// The same as [`probe`](Self::probe), to keep.
+    pub fn into_probe(self) -> Option<Box<str>> {
+        match self.0 {
+            Terms::Probe { run_id } => Some(*run_id),
+            _ => None,
+        }
+    }
 }
 
 /// The answer to a call: at once nearly always, and after asking others when the call may be the probe.

@@ -63,7 +63,7 @@ impl Circuit {
     /// Tells how an admitted call ended.
     #[inline]
     pub fn record(&self, permit: Permit, ended: Ended<'_>) {
-        if matches!(ended, Ended::Success) && permit.probe.is_none() && self.core.word() == word::FREE {
+        if matches!(ended, Ended::Success) && permit.probe().is_none() && self.core.word() == word::FREE {
             return;
         }
         self.hear_of(permit, ended);
@@ -79,7 +79,7 @@ impl Circuit {
 
     /// Asks for a call that is made elsewhere: the id of the probe, if it is that.
     pub async fn ask_for(&self) -> Result<Option<Box<str>>, Rejected> {
-        Ok(self.admit().await?.probe)
+        Ok(self.admit().await?.into_probe())
     }
 
     /// Whether calls would be let through at this moment, as far as is known here.
@@ -99,8 +99,8 @@ impl Circuit {
         let mut local = self.core.local();
         let retry_after_ms = match local.answer(now_ms) {
             Answer::Admit => {
-                let began_ms = Some(self.shared.measured_ms().unsigned_abs());
-                return Admission::now(Ok(Permit { probe: None, began_ms }));
+                let began_ms = self.shared.measured_ms().unsigned_abs();
+                return Admission::now(Ok(Permit::measured_from(began_ms)));
             }
             Answer::Refuse { retry_after_ms } => retry_after_ms,
             Answer::Probe if local.is_claiming => ASK_AGAIN_MS,
@@ -123,8 +123,8 @@ impl Circuit {
     #[cold]
     fn hear_of(&self, permit: Permit, ended: Ended<'_>) {
         let measured_ms = self.shared.measured_ms().unsigned_abs();
-        let took_ms = permit.began_ms.map_or(0, |began| measured_ms.saturating_sub(began));
-        self.hear(permit.probe, ended, took_ms);
+        let took_ms = permit.began_ms().map_or(0, |began| measured_ms.saturating_sub(began));
+        self.hear(permit.into_probe(), ended, took_ms);
     }
 
     fn hear(&self, probe: Option<Box<str>>, ended: Ended<'_>, took_ms: u64) {
@@ -210,8 +210,7 @@ impl Claim<'_> {
         };
         let retry_after_ms = match tokio::time::timeout(CLAIM_LIMIT, asking).await {
             Ok(Ok(Answer::Probe)) => {
-                let probe = self.run_id.take();
-                return Ok(Permit { probe, began_ms: None });
+                return Ok(self.run_id.take().map_or_else(Permit::default, Permit::of_probe));
             }
             Ok(Ok(Answer::Admit)) => {
                 self.run_id = None;

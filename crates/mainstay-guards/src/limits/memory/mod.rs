@@ -21,7 +21,7 @@ use table::Table;
 
 pub(super) use slots::MemorySlots;
 
-/// How many keys a limiter keeps unless told otherwise. A key takes less than 80 bytes.
+/// How many keys a limiter keeps unless told otherwise. A key takes less than 100 bytes, also while a table grows.
 pub const MAX_KEYS: usize = 1_000_000;
 
 /// Makes limiters in memory that share a clock and a cap.

@@ -77,7 +77,7 @@ fn without_the_database_nobody_makes_a_probe_and_nobody_waits_long() {
             }
         };
         let permit = tokio::time::timeout(PATIENCE, probing).await.unwrap();
-        assert!(permit.probe.is_some());
+        assert!(permit.probe().is_some());
         circuit.record(permit, Ended::Success);
         until(&circuit, Gate::Open).await;
     });

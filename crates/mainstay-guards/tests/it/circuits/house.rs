@@ -74,7 +74,7 @@ pub(super) async fn open(circuits: &Circuits, circuit: &Circuit) {
 /// The call that is the probe.
 pub(super) async fn probe(circuit: &Circuit) -> Permit {
     let permit = circuit.admit().await.unwrap();
-    assert!(permit.probe.is_some(), "it is not the probe");
+    assert!(permit.probe().is_some(), "it is not the probe");
     permit
 }
 
