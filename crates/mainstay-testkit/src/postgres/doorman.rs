@@ -44,27 +44,29 @@ impl Doorman {
     /// Makes what a full disk means for these tables: the server refuses every row, when it is inserted or not before the
     /// commit, with the code that it has for that. Only what is there already can be read and removed.
     pub async fn fill_disk(&self, tables: &[&str], is_seen_late: bool) {
-        let mut sql = "CREATE OR REPLACE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-             RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;"
-            .to_owned();
+        let refusal = "CREATE OR REPLACE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$";
+        self.0.batch_execute(refusal).await.expect(ANSWERS);
+        // One by one: whoever held one table while it waits for another would wait in a circle with those who write.
         for table in tables {
-            sql.push_str(&match is_seen_late {
+            let trigger = match is_seen_late {
                 true => format!(
                     "CREATE CONSTRAINT TRIGGER no_room AFTER INSERT ON {table} DEFERRABLE INITIALLY DEFERRED \
-                     FOR EACH ROW EXECUTE FUNCTION no_room();"
+                     FOR EACH ROW EXECUTE FUNCTION no_room()"
                 ),
                 false => format!(
-                    "CREATE TRIGGER no_room BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION no_room();"
+                    "CREATE TRIGGER no_room BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION no_room()"
                 ),
-            });
+            };
+            self.0.batch_execute(&trigger).await.expect(ANSWERS);
         }
-        self.0.batch_execute(&sql).await.expect(ANSWERS);
     }
 
     /// Ends what [`fill_disk`](Self::fill_disk) began.
     pub async fn make_room(&self, tables: &[&str]) {
-        let sql = tables.iter().map(|table| format!("DROP TRIGGER no_room ON {table};")).collect::<String>();
-        self.0.batch_execute(&sql).await.expect(ANSWERS);
+        for table in tables {
+            self.0.batch_execute(&format!("DROP TRIGGER no_room ON {table}")).await.expect(ANSWERS);
+        }
     }
 
     /// Waits until so many transactions wait for something that another one holds.
