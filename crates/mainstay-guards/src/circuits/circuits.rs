@@ -109,9 +109,9 @@ impl Interest {
         self.0.swap(0, Ordering::Relaxed) == ASKED
     }
 
-    /// The keeper rests, unless somebody has asked.
-    fn rest(&self) {
-        let _ = self.0.compare_exchange(0, RESTING, Ordering::Relaxed, Ordering::Relaxed);
+    /// Lets the keeper rest, unless somebody has asked meanwhile; whether it may.
+    fn rest(&self) -> bool {
+        self.0.compare_exchange(0, RESTING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -367,11 +367,7 @@ impl Shared {
     /// Whether the keeper may rest: all circuits are closed, and nobody has asked since the last look.
     pub(super) fn may_rest(&self) -> bool {
         let is_closed = |core: &Arc<Core>| core.local().standing.state == State::Closed;
-        let may_rest = !self.interest.take() && self.all_cores().iter().all(is_closed);
-        if may_rest {
-            self.interest.rest();
-        }
-        may_rest
+        !self.interest.take() && self.all_cores().iter().all(is_closed) && self.interest.rest()
     }
 
     pub(super) fn new_run_id(&self) -> Box<str> {
@@ -597,4 +593,21 @@ fn check_text(field: &str, text: &str) -> Result<()> {
         return Err(Error::invalid(field, reason));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_is_heard_at_every_moment_before_and_during_a_rest() {
+        let interest = Interest::default();
+        assert!(!interest.show() && interest.is_known());
+        assert!(interest.take() && !interest.take());
+        // Just before the keeper lies down: it must not, since nobody would wake it.
+        assert!(!interest.show() && !interest.rest() && interest.take());
+        assert!(interest.rest() && !interest.is_known());
+        assert!(interest.show(), "whoever asks a keeper that rests wakes it");
+        assert!(!interest.show() && interest.is_known(), "and does so once");
+    }
 }
