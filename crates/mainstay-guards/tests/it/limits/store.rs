@@ -414,3 +414,22 @@ fn b_011_the_guide_to_shards_is_told_and_shards_are_taken_as_they_are_given() {
     let dispatch = bucket(100.0, 60_000).with_capacity(150.0).unwrap().with_shards(50).unwrap();
     assert_eq!(dispatch.shards(), 50);
 }
+
+#[test]
+fn a_store_has_no_more_limits_than_it_may_have() {
+    for_each_store(async |place| {
+        let limits = InStore::open(&place).await.limits;
+        let fill = async |tx: Tx| {
+            let sql = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9998) \
+                 INSERT INTO mainstay_limits (name, version, definition, changed_at) \
+                 SELECT 'limit ' || n, 1, (SELECT definition FROM mainstay_limits WHERE name = 'adminOperations'), 0 \
+                 FROM numbers";
+            tx.execute(sql, &[]).await
+        };
+        limits.store().transact(fill).await.unwrap();
+        let refused = limits.define("one more", bucket(1.0, 1_000)).await.unwrap_err();
+        assert_eq!(refused.code(), "LIMITS_TOO_MANY");
+        assert_eq!(limits.definition("one more").await.unwrap_err().code(), "UNKNOWN_LIMIT");
+        limits.define("limit 7", bucket(1.0, 1_000)).await.unwrap();
+    });
+}

@@ -1,12 +1,12 @@
 //! `/v1/circuits` and `/admin/circuits`.
 
-use super::{Guards, schema};
+use super::{Guards, Page, schema};
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Query};
 use mainstay_core::failure::Failure;
 use mainstay_guards::circuits::{Ended, Force, Settings, Status};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 /// A page of circuits.
 #[derive(Debug, Serialize)]
@@ -14,18 +14,6 @@ pub(super) struct Circuits {
     circuits: Vec<Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-}
-
-/// Which circuits are wanted.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Parameters {
-    /// At most so many.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-    /// The `next` of the page before.
-    cursor: Option<String>,
 }
 
 /// Whether a call may be made.
@@ -102,11 +90,11 @@ pub(super) struct Reason {
 }
 
 /// List the circuits that have ever counted something
-#[utoipa::path(get, path = "/v1/circuits", operation_id = "listCircuits", tag = "circuits", params(Parameters),
+#[utoipa::path(get, path = "/v1/circuits", operation_id = "listCircuits", tag = "circuits", params(Page),
     responses((status = 200, body = schema::Circuits)))]
 pub(super) async fn list(
     Guards { circuits, .. }: Guards,
-    Query(asked): Query<Parameters>,
+    Query(asked): Query<Page>,
 ) -> Answer<Json<Circuits>> {
     let limit = limit(asked.limit)?;
     let found = circuits.list(asked.cursor.as_deref(), limit).await?;

@@ -1,6 +1,6 @@
 //! `/v1/limits` and `/admin/limits`.
 
-use super::{Guards, schema};
+use super::{Guards, Page, schema};
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Query};
 use axum::http::HeaderMap;
@@ -23,18 +23,6 @@ pub(super) struct Limits {
     limits: Vec<Named>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-}
-
-/// Which limits are wanted.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Parameters {
-    /// At most so many.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-    /// The `next` of the page before.
-    cursor: Option<String>,
 }
 
 /// What is asked of a limit.
@@ -110,12 +98,9 @@ fn one() -> u64 {
 }
 
 /// List the limits
-#[utoipa::path(get, path = "/v1/limits", operation_id = "listLimits", tag = "limits", params(Parameters),
+#[utoipa::path(get, path = "/v1/limits", operation_id = "listLimits", tag = "limits", params(Page),
     responses((status = 200, body = schema::Limits)))]
-pub(super) async fn list(
-    Guards { limits, .. }: Guards,
-    Query(asked): Query<Parameters>,
-) -> Answer<Json<Limits>> {
+pub(super) async fn list(Guards { limits, .. }: Guards, Query(asked): Query<Page>) -> Answer<Json<Limits>> {
     let limit = limit(asked.limit)?;
     let found = limits.list(asked.cursor.as_deref(), limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|(name, _)| name.clone());
@@ -262,12 +247,12 @@ pub(super) async fn put(
 
 /// List the keys that a limit denied most, as far as this node was asked
 #[utoipa::path(get, path = "/admin/limits/{name}/denied", operation_id = "listDeniedKeys", tag = "limits",
-    params(("name" = String, Path, description = "The limit"), Parameters),
+    params(("name" = String, Path, description = "The limit"), Page),
     responses((status = 200, body = schema::DeniedKeys)))]
 pub(super) async fn denied(
     Guards { limits, .. }: Guards,
     Path(name): Path<String>,
-    Query(asked): Query<Parameters>,
+    Query(asked): Query<Page>,
 ) -> Answer<Json<Denied>> {
     limits.definition(&name).await?;
     Ok(Json(Denied { denied: limits.most_denied(&name, limit(asked.limit)?) }))

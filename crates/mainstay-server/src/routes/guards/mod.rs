@@ -15,6 +15,8 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 pub(super) fn routes() -> Routes {
@@ -59,4 +61,16 @@ impl FromRequestParts<App> for Guards {
         let principal = Principal::from_request_parts(parts, app).await?.unconfined("A guard")?;
         Ok(Self { limits: app.limits().clone(), circuits: app.circuits().clone(), principal })
     }
+}
+
+/// Which page of a list is wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Page {
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
 }
