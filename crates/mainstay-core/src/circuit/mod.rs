@@ -163,8 +163,12 @@ pub struct Admitted<'a> {
 impl<'a> Admitted<'a> {
     /// Asks.
     pub async fn by(circuit: &'a dyn Circuit) -> Result<Self, Rejected> {
-        let permit = circuit.admit().await?;
-        Ok(Self { circuit, permit: Some(permit) })
+        Ok(Self::with(circuit, circuit.admit().await?))
+    }
+
+    /// A call that has its permit.
+    pub fn with(circuit: &'a dyn Circuit, permit: Permit) -> Self {
+        Self { circuit, permit: Some(permit) }
     }
 
     /// The call ended.

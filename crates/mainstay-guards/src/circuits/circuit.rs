@@ -41,7 +41,10 @@ impl Circuit {
     where
         Fut: Future<Output = Result<T, Failure>>,
     {
-        let admitted = Admitted::by(self).await?;
+        let admitted = match self.admit_at_once() {
+            Some(permit) => Admitted::with(self, permit),
+            None => Admitted::by(self).await?,
+        };
         let random = &**self.shared.store.random();
         let trace = trace.map_or_else(|| TraceContext::root(random), |trace| trace.child(random));
         let ended = operation(trace).await;
@@ -53,11 +56,18 @@ impl Circuit {
     /// [`record`](Self::record).
     #[inline]
     pub fn admit(&self) -> Admission<'_> {
-        self.shared.asked();
-        match self.core.word() {
-            word::FREE | word::TOLD => Admission::now(Ok(Permit::default())),
-            _ => self.ask(),
+        match self.admit_at_once() {
+            Some(permit) => Admission::now(Ok(permit)),
+            None => self.ask(),
         }
+    }
+
+    /// Asks before a call, without a future: the permit while the circuit is closed and nothing about the call needs to be
+    /// measured. Whoever gets none goes on to [`admit`](Self::admit), which decides.
+    #[inline]
+    pub fn admit_at_once(&self) -> Option<Permit> {
+        self.shared.asked();
+        matches!(self.core.word(), word::FREE | word::TOLD).then(Permit::default)
     }
 
     /// Tells how an admitted call ended.

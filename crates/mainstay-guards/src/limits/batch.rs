@@ -25,6 +25,11 @@ pub(super) trait Runs: Send + Sync + 'static {
     /// Answers all of them, in their order.
     fn run(&self, asks: Vec<Self::Ask>) -> impl Future<Output = Vec<Result<Self::Answer>>> + Send;
 
+    /// Answers a lone caller, whose own task this runs on.
+    fn run_alone(&self, ask: Self::Ask) -> impl Future<Output = Result<Self::Answer>> + Send {
+        async { self.run(vec![ask]).await.pop().unwrap_or_else(|| Err(self.lost())) }
+    }
+
     /// Why a caller gets no answer.
     fn lost(&self) -> Error;
 }
@@ -67,13 +72,11 @@ impl<R: Runs> Batcher<R> {
     /// Asks, alone or in company.
     pub(super) async fn ask(&self, ask: R::Ask) -> Result<R::Answer> {
         let answer = match self.enter(ask) {
-            Entered::Runs(ask, _lane) => {
-                return self.0.runs.run(vec![ask]).await.pop().unwrap_or_else(|| self.lost());
-            }
+            Entered::Runs(ask, _lane) => return self.0.runs.run_alone(ask).await,
             Entered::Waits(answer) => answer.await.ok(),
             Entered::Refused => None,
         };
-        answer.unwrap_or_else(|| self.lost())
+        answer.unwrap_or_else(|| Err(self.0.runs.lost()))
     }
 
     fn enter(&self, ask: R::Ask) -> Entered<R> {
@@ -88,10 +91,6 @@ impl<R: Runs> Batcher<R> {
         let (reply, answer) = oneshot::channel();
         queue.waiting.push_back(Waiting { ask, reply });
         Entered::Waits(answer)
-    }
-
-    fn lost(&self) -> Result<R::Answer> {
-        Err(self.0.runs.lost())
     }
 }
 

@@ -2,19 +2,22 @@
 -- mainstay_core::limits; the tests run both on the same calls.
 --
 -- KEYS: the key of each call. ARGV: how many limits there are; of each its text, `kind/capacity/rate/period/start`, and
--- time to live; then of each call the number of its limit, the verb and the amount.
+-- time to live; then of each call the number of its limit, the verb and the amount, or only once when they are the same
+-- for all.
 -- Answers, for each call: whether it is allowed, what remains, and when to try again: -1 for never, -2 when the key is
 -- something else.
 --
 -- A budget is a hash: `tokens`, `last_ms`, `carry` (parts of the next token; of a sliding window, what was used in the
 -- window before) and `law` (the limit it was written under; in front of it, until when the key is blocked). Numbers are
--- handed to commands as text: Redis takes longer to write them than to do what is asked.
+-- handed to commands as text, written as the integers they are: Redis takes longer to write a double than to do what is
+-- asked.
 
 local call, floor, fmod, max, min = redis.call, math.floor, math.fmod, math.max, math.min
+local format = string.format
 
 local time = call('TIME')
 local now = time[1] * 1000 + floor(time[2] / 1000)
-local now_text = tostring(now)
+local now_text = format('%d', now)
 
 -- The plain case: a bucket that was written under the same limit and is not blocked is asked for tokens. Nothing when it
 -- is not that.
@@ -45,17 +48,20 @@ local function plain(key, asked_law, capacity, rate, period, ttl_text, cost)
     left = left - wanted
     local carry = fmod(left, period)
     local tokens = (left - carry) / period
-    if law then
-        call('HSET', key, 'tokens', tostring(tokens), 'last_ms', now_text, 'carry', tostring(carry))
+    local tokens_text, carry_text = format('%d', tokens), carry == 0 and '0' or format('%d', carry)
+    if not law then
+        call('HSET', key, 'tokens', tokens_text, 'last_ms', now_text, 'carry', carry_text, 'law', asked_law)
+    elseif row[3] ~= carry_text then
+        call('HSET', key, 'tokens', tokens_text, 'last_ms', now_text, 'carry', carry_text)
     else
-        call('HSET', key, 'tokens', tostring(tokens), 'last_ms', now_text, 'carry', tostring(carry), 'law', asked_law)
+        call('HSET', key, 'tokens', tokens_text, 'last_ms', now_text)
     end
     call('PEXPIRE', key, ttl_text)
     return 0, tokens
 end
 
 -- A lone call is most often that, and spares itself all the rest.
-if #KEYS == 1 and ARGV[5] == 'C' then
+if #KEYS == 1 and ARGV[5] == 'c' then
     local capacity, rate, period = string.match(ARGV[2], '^t/(%d+)/(%d+)/(%d+)/')
     if capacity then
         capacity, rate, period = tonumber(capacity), tonumber(rate), tonumber(period)
@@ -301,7 +307,7 @@ local function make_general()
         end
     end
 
-    return act, finish
+    return act, finish, accounts
 end
 
 local limits, at = {}, 2
@@ -312,23 +318,24 @@ for number = 1, tonumber(ARGV[1]) do
     at = at + 2
 end
 
-local act, finish
+local is_same = #ARGV == at + 2
+local limit, verb, amount
+local act, finish, accounts
 local answers = {}
 for number = 1, #KEYS do
-    local key, limit = KEYS[number], limits[tonumber(ARGV[at])]
-    local verb, amount = ARGV[at + 1], tonumber(ARGV[at + 2])
-    at = at + 3
+    local key = KEYS[number]
+    if number == 1 or not is_same then
+        limit, verb, amount = limits[tonumber(ARGV[at])], ARGV[at + 1], tonumber(ARGV[at + 2])
+        at = at + 3
+    end
     local after, remaining
-    -- A capital letter says that no other call of the batch is about this key.
-    if verb == 'C' then
-        if limit.kind == 't' then
-            local law, ttl_text = limit.law, limit.ttl_text
-            after, remaining = plain(key, law, limit.capacity, limit.rate, limit.period, ttl_text, amount)
-        end
-        verb = 'c'
+    -- What is held of a key until the end is not yet in its hash.
+    if verb == 'c' and limit.kind == 't' and not (accounts and accounts[key]) then
+        after, remaining =
+            plain(key, limit.law, limit.capacity, limit.rate, limit.period, limit.ttl_text, amount)
     end
     if not after then
-        if not act then act, finish = make_general() end
+        if not act then act, finish, accounts = make_general() end
         after, remaining = act(key, limit, verb, amount)
     end
     local first = number * 3

@@ -5,7 +5,6 @@ use super::call::{Call, somebody_elses};
 use crate::Result;
 use mainstay_core::limits::{Decision, Kind, Limit, MAX_CAPACITY, Verb};
 use redis::{Cmd, cmd};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Longest that a key is blocked: a hundred years, which a script's numbers hold.
@@ -105,13 +104,13 @@ fn command(name: &str, script: &str, asks: &[&Ask]) -> Cmd {
     for law in &laws {
         command.arg(law.text.as_str()).arg(law.ttl_ms);
     }
-    let mut uses: HashMap<&str, u32> = HashMap::with_capacity(asks.len());
-    for ask in asks {
-        *uses.entry(&ask.key).or_default() += 1;
-    }
-    for (number, ask) in numbers.into_iter().zip(asks) {
-        let is_alone = ask.verb == "c" && uses.get(ask.key.as_str()) == Some(&1);
-        command.arg(number + 1).arg(if is_alone { "C" } else { ask.verb }).arg(ask.amount);
+    let terms = |(number, ask): (&usize, &&Ask)| (number + 1, ask.verb, ask.amount);
+    let mut calls = numbers.iter().zip(asks).map(terms).peekable();
+    // Most batches ask the same of all keys, and say so once.
+    let first = calls.peek().copied();
+    let is_same = calls.clone().all(|call| Some(call) == first);
+    for (number, verb, amount) in calls.take(if is_same { 1 } else { asks.len() }) {
+        command.arg(number).arg(verb).arg(amount);
     }
     command
 }

@@ -48,36 +48,25 @@ impl<C: Call> Caller<C> {
         &self.line
     }
 
-    /// Runs the script once for calls whose keys lie together.
-    async fn run_together(&self, connection: &Connection, calls: &[&C]) -> Result<Vec<Result<C::Answer>>> {
-        let asked = tokio::time::timeout(self.timeout, self.query(connection, calls)).await;
-        let answer = asked.map_err(|_| self.line.no_answer(self.timeout))?;
-        let numbers = answer.map_err(|error| self.line.failed(&error))?;
+    /// Runs the script once for calls whose keys lie together, for as long as it takes.
+    async fn query(&self, connection: &Connection, calls: &[&C]) -> Result<Vec<i64>> {
+        self.line.figures().batch_size.record(calls.len() as u64);
+        let mut answer = connection.query(&C::command("EVALSHA", &self.hash, calls)).await;
+        if answer.as_ref().is_err_and(is_script_missing) {
+            // A Redis that was restarted, or whose scripts were flushed: this loads it again, and runs it.
+            answer = connection.query(&C::command("EVAL", C::SCRIPT, calls)).await;
+        }
+        let numbers: Vec<i64> = answer.map_err(|error| self.line.failed(&error))?;
         if numbers.len() != C::NUMBERS * calls.len() {
             return Err(Error::LimiterAway("Redis gave an answer that makes no sense".into()));
         }
-        Ok(numbers.chunks(C::NUMBERS).map(C::answer).collect())
-    }
-
-    async fn query(
-        &self,
-        connection: &Connection,
-        calls: &[&C],
-    ) -> std::result::Result<Vec<i64>, RedisError> {
-        let answer = connection.query(&C::command("EVALSHA", &self.hash, calls)).await;
-        match answer {
-            // A Redis that was restarted, or whose scripts were flushed: this loads it again, and runs it.
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                connection.query(&C::command("EVAL", C::SCRIPT, calls)).await
-            }
-            answer => answer,
-        }
+        Ok(numbers)
     }
 
     async fn run_group(&self, connection: &Connection, calls: &[&C]) -> Vec<Result<C::Answer>> {
-        self.line.figures().batch_size.record(calls.len() as u64);
-        match self.run_together(connection, calls).await {
-            Ok(answers) => answers,
+        let asked = tokio::time::timeout(self.timeout, self.query(connection, calls)).await;
+        match asked.unwrap_or_else(|_| Err(self.line.no_answer(self.timeout))) {
+            Ok(numbers) => numbers.chunks(C::NUMBERS).map(C::answer).collect(),
             Err(error) => calls.iter().map(|_| Err(error.clone())).collect(),
         }
     }
@@ -110,9 +99,19 @@ impl<C: Call> Runs for Caller<C> {
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
+    /// A lone caller keeps the time itself.
+    async fn run_alone(&self, call: C) -> Result<C::Answer> {
+        let connection = self.line.connection()?;
+        C::answer(&self.query(&connection, &[&call]).await?)
+    }
+
     fn lost(&self) -> Error {
         Error::LimiterAway("too many callers wait for Redis".into())
     }
+}
+
+fn is_script_missing(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 /// What is told of a key that is not ours.

@@ -42,6 +42,21 @@ fn b_137_a_call_is_part_of_a_trace() {
 }
 
 #[test]
+fn only_a_closed_circuit_admits_at_once() {
+    for_each_store(async |place| {
+        let house = House::open(place).await;
+        let circuit = house.circuits.circuit("mail").unwrap();
+        let permit = circuit.admit_at_once().unwrap();
+        circuit.record(permit, Ended::Success);
+        open(&house.circuits, &circuit).await;
+        assert_eq!(circuit.admit_at_once(), None);
+        let rate = Settings::rate(Rate::default()).unwrap();
+        let timed = house.circuits.circuit_with("timed", rate).unwrap();
+        assert_eq!(timed.admit_at_once(), None, "how long it takes is to be measured");
+    });
+}
+
+#[test]
 fn a_failure_that_stays_is_an_answer_and_does_not_count() {
     for_each_store(async |place| {
         let house = House::open(place).await;

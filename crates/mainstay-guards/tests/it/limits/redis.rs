@@ -1,6 +1,7 @@
 //! Budgets in Redis, alone and as a cluster.
 
 use super::contract::{self, Bench, bucket_policy};
+use futures_util::future::join_all;
 use mainstay_core::clock::{Clock, ManualClock};
 use mainstay_core::limits::Account;
 use mainstay_core::random::{Random, SeededRandom};
@@ -102,49 +103,110 @@ async fn the_script_decides_as_the_arithmetic_does() {
     for (number, limit) in limits.iter().enumerate() {
         let policy = Policy::new(*limit).with_prefix(&format!("model{number}:")).unwrap();
         let limiter = bench.limiter(policy).await;
-        let mut kept: Option<Account> = None;
-        let mut known = *limit;
+        let mut model = Model { limit: *limit, kept: None };
         for step in 0..400 {
-            let amount = 1 + random.below(known.capacity() + 2);
-            let verb = match random.below(12) {
-                0 => Verb::Refund(amount),
-                1 => Verb::Penalize(amount),
-                2 => Verb::Block(random.below(3_000)),
-                3 => Verb::Peek(amount),
-                4 if step % 5 == 0 => Verb::Reset,
-                5 if step % 7 == 0 => {
-                    let next = limits[random.below(limits.len() as u64) as usize];
-                    if let Some(account) = &mut kept {
-                        account.state = next.convert(&known, &account.state, bench.clock.now_ms());
-                    }
-                    limiter.set_limit(next).await.unwrap();
-                    known = next;
-                    Verb::Refund(1)
-                }
-                _ => Verb::Consume(1 + random.below(4)),
-            };
-            let now_ms = bench.clock.now_ms();
-            let mut account = kept.unwrap_or_else(|| Account::fresh(&known, now_ms));
-            let expected = account.act(&known, verb, now_ms);
-            // Redis writes nothing for a denial, not even that time has passed, and keeps nothing that is over.
-            if account.blocked_until_ms <= now_ms {
-                account.blocked_until_ms = i64::MIN;
+            let mut verb = any_verb(&random, &model.limit);
+            if step % 35 == 34 {
+                let next = limits[random.below(limits.len() as u64) as usize];
+                model.set_limit(next, bench.clock.now_ms());
+                limiter.set_limit(next).await.unwrap();
+                verb = Verb::Refund(1);
             }
-            if !verb.only_looks() && (expected.allowed || !matches!(verb, Verb::Consume(_))) {
-                kept = Some(account).filter(|account| !account.is_idle(&known, now_ms));
-            }
+            let expected = model.act(verb, bench.clock.now_ms());
             // What is remembered of a denial is how much remained then; here Redis is asked each time.
             limiter.dispose();
             let decision = limiter.act("a", verb).await.unwrap();
-            assert_eq!(decision, expected, "limit {number}, step {step}, {verb:?}, {known:?}");
-            let by_ms = match random.below(4) {
-                0 => 0,
-                1 => random.below(5) as i64,
-                2 => random.below(4_000) as i64,
-                _ => -(random.below(20) as i64) * 100,
-            };
-            bench.advance(by_ms).await;
+            assert_eq!(decision, expected, "limit {number}, step {step}, {verb:?}, {:?}", model.limit);
+            bench.advance(any_step(&random)).await;
         }
+    }
+}
+
+#[tokio::test]
+async fn calls_that_share_a_run_are_decided_one_after_another() {
+    let bench = InRedis::open(Servers::One(one())).await;
+    let random = SeededRandom::new(5);
+    for (number, limit) in [
+        Limit::bucket(40.0, 3.0).unwrap(),
+        Limit::new(Kind::FixedWindow, 30.0, 10_000).unwrap(),
+        Limit::new(Kind::SlidingWindow, 30.0, 10_000).unwrap(),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let policy = Policy::new(limit).with_prefix(&format!("run{number}:")).unwrap();
+        let limiter = bench.limiter(policy).await;
+        let mut models = ["a", "b", "c"].map(|key| (key, Model { limit, kept: None }));
+        for round in 0..60 {
+            let calls: Vec<(usize, Verb)> = (0..random.below(24))
+                .map(|_| {
+                    // Every other round asks the same of all keys.
+                    let verb = if round % 2 == 0 { Verb::Consume(2) } else { any_verb(&random, &limit) };
+                    (random.below(3) as usize, verb)
+                })
+                .collect();
+            let now_ms = bench.clock.now_ms();
+            let expected: Vec<_> =
+                calls.iter().map(|(key, verb)| models[*key].1.act(*verb, now_ms)).collect();
+            limiter.dispose();
+            let acts = calls.iter().map(|(key, verb)| limiter.act(models[*key].0, *verb));
+            let decisions: Vec<_> =
+                join_all(acts).await.into_iter().map(|decision| decision.unwrap()).collect();
+            assert_eq!(decisions, expected, "limit {number}, round {round}, {calls:?}");
+            bench.advance(any_step(&random)).await;
+        }
+    }
+    let runs = bench.redis.figures().batch_size.snapshot();
+    assert!(runs.sum > 2 * runs.count, "{} calls in {} runs", runs.sum, runs.count);
+}
+
+/// The arithmetic of a key, with what Redis keeps of it.
+struct Model {
+    limit: Limit,
+    kept: Option<Account>,
+}
+
+impl Model {
+    fn act(&mut self, verb: Verb, now_ms: i64) -> Decision {
+        let mut account = self.kept.unwrap_or_else(|| Account::fresh(&self.limit, now_ms));
+        let decision = account.act(&self.limit, verb, now_ms);
+        // Redis writes nothing for a denial, not even that time has passed, and keeps nothing that is over.
+        if account.blocked_until_ms <= now_ms {
+            account.blocked_until_ms = i64::MIN;
+        }
+        if !verb.only_looks() && (decision.allowed || !matches!(verb, Verb::Consume(_))) {
+            self.kept = Some(account).filter(|account| !account.is_idle(&self.limit, now_ms));
+        }
+        decision
+    }
+
+    fn set_limit(&mut self, limit: Limit, now_ms: i64) {
+        if let Some(account) = &mut self.kept {
+            account.state = limit.convert(&self.limit, &account.state, now_ms);
+        }
+        self.limit = limit;
+    }
+}
+
+fn any_verb(random: &SeededRandom, limit: &Limit) -> Verb {
+    let amount = 1 + random.below(limit.capacity() + 2);
+    match random.below(16) {
+        0 => Verb::Refund(amount),
+        1 => Verb::Penalize(amount),
+        2 => Verb::Block(random.below(3_000)),
+        3 => Verb::Peek(amount),
+        4 => Verb::Reset,
+        _ => Verb::Consume(1 + random.below(4)),
+    }
+}
+
+/// How far the clock goes, forwards or back.
+fn any_step(random: &SeededRandom) -> i64 {
+    match random.below(4) {
+        0 => 0,
+        1 => random.below(5) as i64,
+        2 => random.below(4_000) as i64,
+        _ => -(random.below(20) as i64) * 100,
     }
 }
 
