@@ -28,11 +28,12 @@
 //! - `axum`: layers know axum's routes and connections
 //!
 //! The rooms of the house are re-exported under their short names: [`core`], the laws, [`store`], the
-//! ground, [`events`], the ledger, [`guards`], what stands between an application and a bad day, and [`work`], the
-//! workshop.
+//! ground, [`events`], the ledger, [`guards`], what stands between an application and a bad day, [`work`], the
+//! workshop, and [`flows`], the offices.
 
 pub use mainstay_core as core;
 pub use mainstay_events as events;
+pub use mainstay_flows as flows;
 pub use mainstay_guards as guards;
 pub use mainstay_store as store;
 pub use mainstay_work as work;

@@ -11,6 +11,7 @@ pub(crate) fn register() -> Register {
         mainstay::store::CODES,
         mainstay::events::CODES,
         mainstay::guards::CODES,
+        mainstay::flows::CODES,
         mainstay::work::CODES,
         mainstay_server::CODES,
         config::CODES,

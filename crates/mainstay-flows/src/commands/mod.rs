@@ -1,0 +1,1 @@
+//! Commands: what somebody wants to happen, decided once.

@@ -1,0 +1,15 @@
+//! The offices: what an application author writes against. Commands come in, events go out, read models are kept.
+//!
+//! - [`commands`]: a command is decided and recorded in one transaction
+//! - [`projections`]: read models that follow the log, each event exactly once
+//!
+//! # What holds
+//! - A command is carried out once for its id: its events, the author's rows and the work that it starts are one
+//!   transaction with the record of it.
+//! - A read model and its checkpoint are one transaction.
+
+pub mod commands;
+mod error;
+pub mod projections;
+
+pub use error::{CODES, Error, Result};

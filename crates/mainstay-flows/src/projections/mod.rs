@@ -1,0 +1,1 @@
+//! Projections: read models that follow the log.
