@@ -3,10 +3,10 @@
 //! A page is read on one snapshot, and never waits for the writer. It is bounded in events and in bytes, whatever is
 //! asked for; `next` tells where to go on.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Versioned};
 use crate::event::Event;
 use crate::index::{self, Groups, View, position_in};
-use crate::log::Log;
+use crate::log::{HEAD, Log};
 use crate::record;
 use crate::{MAX_PAGE, append};
 use mainstay_core::query::{Item, Query};
@@ -189,6 +189,17 @@ impl Log {
         }
         let read = async |tx: Tx, key: String| scope_version(&tx, &key).await;
         Ok(self.store().read_with(key.to_string(), read).await?)
+    }
+
+    /// Refuses, as an append would, when a scope is not at the version that is expected of it.
+    pub async fn expect_scope_in(&self, tx: &Tx, claim: &crate::ScopeClaim) -> Result<()> {
+        let current = scope_version(tx, &claim.key).await?;
+        if current == claim.expected_version {
+            return Ok(());
+        }
+        let head = tx.query_one(HEAD, &[]).await?.get::<Option<u64>>(0)?.unwrap_or(0);
+        let of = Versioned::Scope { key: claim.key.clone() };
+        Err(Error::VersionConflict { of, expected: claim.expected_version, current, head })
     }
 
     /// The event with this id.

@@ -27,12 +27,80 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A payload or a result is too long.
+    #[error("{field}: {bytes} bytes are more than {most}", most = crate::commands::MAX_VALUE_BYTES)]
+    TooLarge {
+        /// Where it is.
+        field: String,
+        /// Its length.
+        bytes: usize,
+    },
+    /// Nobody here decides about such commands.
+    #[error("there is no command {0:?}")]
+    UnknownCommand(String),
+    /// No such command was dispatched, or it was long ago.
+    #[error("there is no command with the id {0:?}")]
+    CommandNotFound(String),
+    /// Another command has this id.
+    #[error("the command id {0:?} was used for something else")]
+    CommandIdTaken(String),
+    /// A handler failed, or did what it may not; nothing was done.
+    #[error("the handler failed: {reason}")]
+    Handler {
+        /// What happened.
+        reason: String,
+    },
+    /// A step before the handler failed; nothing was done.
+    #[error("the step {name} failed: {reason}")]
+    Middleware {
+        /// The step.
+        name: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The command has moved on meanwhile; nothing was done.
+    #[error("the command has moved on meanwhile")]
+    Late,
 }
 
 impl Error {
     /// Something that was given cannot be taken.
     pub(crate) fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Invalid { field: field.into(), reason: reason.into() }
+    }
+
+    /// What an author's code, or the transaction it ran in, failed with. What is the fault of the code is told from what
+    /// the database could not do.
+    pub(crate) fn from_handler(error: mainstay_store::Error) -> Self {
+        use mainstay_store::Error as Store;
+        match Self::from(error) {
+            Self::Store(error) => match &*error {
+                Store::Application(_)
+                | Store::Panicked(_)
+                | Store::ForeignAwait
+                | Store::Constraint { .. }
+                | Store::Sql(_)
+                | Store::StatementRefused(_)
+                | Store::Parameters(_)
+                | Store::Decode { .. }
+                | Store::RowCount(_)
+                | Store::ReadOnly(_)
+                | Store::TransactionFailed(_)
+                | Store::TransactionClosed
+                | Store::TransactionEscaped => Self::Handler { reason: error.to_string() },
+                _ => Self::Store(error),
+            },
+            other => other,
+        }
+    }
+
+    /// Whether the command may have been decided all the same, by somebody else or unheard.
+    pub(crate) fn may_be_decided(&self) -> bool {
+        match self {
+            Self::Late => true,
+            Self::Store(error) => error.is_outcome_unknown(),
+            _ => false,
+        }
     }
 
     /// The entry of this kind of failure in the register of codes.
@@ -42,6 +110,13 @@ impl Error {
             Self::Events(error) => error.entry(),
             Self::Work(error) => error.entry(),
             Self::Invalid { .. } => &FLOW_INVALID,
+            Self::TooLarge { .. } => &COMMAND_TOO_LARGE,
+            Self::UnknownCommand(_) => &UNKNOWN_COMMAND,
+            Self::CommandNotFound(_) => &COMMAND_NOT_FOUND,
+            Self::CommandIdTaken(_) => &COMMAND_ID_TAKEN,
+            Self::Handler { .. } => &HANDLER_ERROR,
+            Self::Middleware { .. } => &MIDDLEWARE_ERROR,
+            Self::Late => &COMMAND_MOVED_ON,
         }
     }
 
@@ -115,4 +190,25 @@ mainstay_core::codes! {
     FLOW_INVALID "FLOW_INVALID" 400 false
         "A field of a command, a projection or a replay cannot be taken."
         "Correct the field that the error names.";
+    COMMAND_TOO_LARGE "COMMAND_TOO_LARGE" 413 false
+        "The payload of a command, or the result of its handler, is longer than 64 KiB. Nothing was done."
+        "Keep large content elsewhere and its address in the value.";
+    UNKNOWN_COMMAND "UNKNOWN_COMMAND" 422 false
+        "No handler for commands of this type is registered in this process. Nothing was done."
+        "Check the type; commands are registered in Rust with Commands::on.";
+    COMMAND_NOT_FOUND "COMMAND_NOT_FOUND" 404 false
+        "No command of this id is known. Commands are forgotten seven days after they ended, and those that a step before the handler stopped are not kept."
+        "Check the id.";
+    COMMAND_ID_TAKEN "COMMAND_ID_TAKEN" 409 false
+        "A command of this id was dispatched before with another type, tenant or payload. Nothing was done."
+        "Give every command an id of its own, and repeat a command exactly.";
+    HANDLER_ERROR "HANDLER_ERROR" 500 false
+        "The handler of a command returned an error, panicked, or broke a rule of transactions. Nothing was done, and the command may be sent again."
+        "Mend the handler; the error says what happened.";
+    MIDDLEWARE_ERROR "MIDDLEWARE_ERROR" 500 true
+        "A step before the handler of a command failed. Nothing was done, and the command may be sent again."
+        "The error names the step and what happened: a limit that could not be asked, or a check that panicked.";
+    COMMAND_MOVED_ON "COMMAND_MOVED_ON" 409 true
+        "Somebody else carried on with the same command at the same time. This attempt changed nothing."
+        "Ask for the command's status.";
 }

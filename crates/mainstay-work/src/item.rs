@@ -129,6 +129,12 @@ impl NewWork {
         self
     }
 
+    /// The trace that the item belongs to, unless it has one.
+    pub fn or_trace(mut self, trace: TraceContext) -> Self {
+        self.trace.get_or_insert(trace);
+        self
+    }
+
     /// Checks what needs no database; `field` names a field for the error.
     pub(crate) fn check(&self, field: &dyn Fn(&str) -> String) -> Result<()> {
         name(&field("pool"), &self.pool)?;

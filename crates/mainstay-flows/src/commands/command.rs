@@ -1,0 +1,199 @@
+//! A command, as it is given and as it is issued.
+
+use super::retry::ConflictRetry;
+use super::{MAX_ID_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
+use crate::error::{Error, Result};
+use mainstay_core::ids::{Ids, Kind};
+use mainstay_core::random::Random;
+use mainstay_core::trace::TraceContext;
+use mainstay_events::{ScopeClaim, ScopeKey};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// What somebody wants to happen. Only the type and the payload must be given.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// What is wanted.
+    pub command_type: String,
+    /// What there is to know about it.
+    pub payload: Box<RawValue>,
+    /// What makes it recognisable when it is sent again; one is made when there is none.
+    pub command_id: Option<String>,
+    /// What it belongs together with; one is made when there is none.
+    pub correlation_id: Option<String>,
+    /// The command or event that caused it.
+    pub causation_id: Option<String>,
+    /// Who wants it.
+    pub user_id: Option<String>,
+    /// What that user may be.
+    pub roles: Vec<String>,
+    /// Whose events it may read and append.
+    pub tenant_id: Option<String>,
+    /// Where it stands in a trace; one is begun when there is none.
+    pub trace: Option<TraceContext>,
+    /// The scope that it is decided in, and the version that the decision rests on.
+    pub scope: Option<ScopeClaim>,
+    /// What becomes of it when somebody else decides first.
+    pub retry: Option<ConflictRetry>,
+}
+
+impl Command {
+    /// A command of this type.
+    pub fn new(command_type: impl Into<String>, payload: &(impl Serialize + ?Sized)) -> Result<Self> {
+        let payload = to_raw_value(payload).map_err(|error| Error::invalid("payload", error.to_string()))?;
+        Ok(Self::raw(command_type, payload))
+    }
+
+    /// A command whose payload is JSON already.
+    pub fn raw(command_type: impl Into<String>, payload: Box<RawValue>) -> Self {
+        Self {
+            command_type: command_type.into(),
+            payload,
+            command_id: None,
+            correlation_id: None,
+            causation_id: None,
+            user_id: None,
+            roles: Vec::new(),
+            tenant_id: None,
+            trace: None,
+            scope: None,
+            retry: None,
+        }
+    }
+
+    /// A second command of the same id is answered with what came of the first.
+    pub fn id(self, id: impl Into<String>) -> Self {
+        Self { command_id: Some(id.into()), ..self }
+    }
+
+    /// What it belongs together with.
+    pub fn correlation(self, id: impl Into<String>) -> Self {
+        Self { correlation_id: Some(id.into()), ..self }
+    }
+
+    /// The command or event that caused it.
+    pub fn causation(self, id: impl Into<String>) -> Self {
+        Self { causation_id: Some(id.into()), ..self }
+    }
+
+    /// Who wants it.
+    pub fn user(self, id: impl Into<String>) -> Self {
+        Self { user_id: Some(id.into()), ..self }
+    }
+
+    /// What that user may be.
+    pub fn role(mut self, role: impl Into<String>) -> Self {
+        self.roles.push(role.into());
+        self
+    }
+
+    /// Whose events it may read and append.
+    pub fn tenant(self, id: impl Into<String>) -> Self {
+        Self { tenant_id: Some(id.into()), ..self }
+    }
+
+    /// Where it stands in a trace.
+    pub fn trace(self, trace: TraceContext) -> Self {
+        Self { trace: Some(trace), ..self }
+    }
+
+    /// It is decided in a scope that must have this version; its events move the scope on.
+    pub fn within(self, scope: impl ToString, expected_version: u64) -> Self {
+        Self { scope: Some(ScopeClaim { key: scope.to_string(), expected_version }), ..self }
+    }
+
+    /// When somebody else decides first, it is decided again later, durably.
+    pub fn retrying(self, retry: ConflictRetry) -> Self {
+        Self { retry: Some(retry), ..self }
+    }
+
+    /// Checks it, and gives it the ids that it lacks.
+    pub(super) fn issue(self, ids: &Ids, random: &dyn Random) -> Result<Issued> {
+        name("commandType", &self.command_type)?;
+        let bytes = self.payload.get().len();
+        if bytes > MAX_VALUE_BYTES {
+            return Err(Error::TooLarge { field: "payload".into(), bytes });
+        }
+        let given = [
+            ("commandId", &self.command_id),
+            ("correlationId", &self.correlation_id),
+            ("causationId", &self.causation_id),
+            ("userId", &self.user_id),
+            ("tenantId", &self.tenant_id),
+        ];
+        for (field, id) in given {
+            id.as_deref().map_or(Ok(()), |id| plain(field, id, MAX_ID_BYTES))?;
+        }
+        if let Some(scope) = &self.scope {
+            let key = scope.key.parse::<ScopeKey>();
+            key.map_err(|error| Error::invalid("scope.key", error.to_string()))?;
+        }
+        if let Some(trace) = &self.trace {
+            trace.validate().map_err(|error| Error::invalid("trace", error.to_string()))?;
+        }
+        let make = |kind| ids.make(kind).to_string();
+        Ok(Issued {
+            command_type: self.command_type,
+            payload: self.payload,
+            command_id: self.command_id.unwrap_or_else(|| make(Kind::Command)),
+            correlation_id: self.correlation_id.unwrap_or_else(|| make(Kind::Correlation)),
+            causation_id: self.causation_id,
+            user_id: self.user_id,
+            roles: self.roles,
+            tenant_id: self.tenant_id,
+            // What is caused by the caller's step is a step of its own.
+            trace: self.trace.map_or_else(|| TraceContext::root(random), |trace| trace.child(random)),
+            scope: self.scope,
+            retry: self.retry,
+            attempt: 0,
+        })
+    }
+}
+
+/// A command with all its ids. This is also how it is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Issued {
+    /// What is wanted.
+    pub command_type: String,
+    /// What there is to know about it.
+    pub payload: Box<RawValue>,
+    /// What makes it recognisable when it is sent again.
+    pub command_id: String,
+    /// What it belongs together with.
+    pub correlation_id: String,
+    /// The command or event that caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causation_id: Option<String>,
+    /// Who wants it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// What that user may be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<String>,
+    /// Whose events it may read and append.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
+    /// Where it stands in its trace.
+    pub trace: TraceContext,
+    /// The scope that it is decided in, and the version that the decision rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ScopeClaim>,
+    /// What becomes of it when somebody else decides first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<ConflictRetry>,
+    /// Which retry this is; 0 for the first try.
+    #[serde(default)]
+    pub attempt: u32,
+}
+
+pub(super) fn name(field: &str, name: &str) -> Result<()> {
+    plain(field, name, MAX_NAME_BYTES)
+}
+
+fn plain(field: &str, text: &str, most: usize) -> Result<()> {
+    if text.is_empty() || text.len() > most || text.contains(char::is_control) {
+        return Err(Error::invalid(field, format!("must have 1 to {most} bytes and no control characters")));
+    }
+    Ok(())
+}

@@ -1,0 +1,366 @@
+//! From a command to what comes of it.
+//!
+//! Who is known already is answered with what came of it before. Then the pipeline, outside of any transaction. Then one
+//! transaction: the handler, the author's rows, the command's row, the work it starts, and at its very end its events. A
+//! rejected command's transaction is rolled back, and its row written by another one: nothing but that row remains of it.
+
+use super::command::{Command, Issued};
+use super::decision::Decision;
+use super::handlers::{Commands, Handler};
+use super::handling::Handling;
+use super::outcome::{CommandResult, Dispatched, Outcome};
+use super::record::{self, CommandStatus, Record, State, topic};
+use super::retry::{self, Overtaken};
+use crate::error::{Error, Result};
+use mainstay_core::ids::Ids;
+use mainstay_events::{Append, AppendedEvent, Log, Receipt};
+use mainstay_store::Tx;
+use mainstay_work::{Cron, Schedule, Work};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+/// How often a command that may be decided anew at once is, before its caller hears of the conflict.
+const DECIDED_AT_ONCE: u32 = 5;
+/// How often it is looked whether commands were kept long enough.
+const PRUNED_EVERY_MS: u64 = 3_600_000;
+/// How long a wake-up may be missing before somebody who waits looks by itself.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Most commands of one correlation that are told.
+const MAX_CORRELATED: i64 = 100;
+
+/// Where jitter comes from: a factor for each wait.
+type Jitter = Arc<dyn Fn() -> f64 + Send + Sync>;
+
+/// Decides about commands. Clones are the same.
+#[derive(Clone)]
+pub struct Dispatcher(Arc<Shared>);
+
+pub(super) struct Shared {
+    log: Log,
+    work: Work,
+    commands: Commands,
+    ids: Ids,
+    jitter: RwLock<Jitter>,
+}
+
+/// A command that is rejected: takes its transaction back.
+#[derive(Debug, thiserror::Error)]
+#[error("rejected")]
+struct Turned(CommandResult);
+
+/// What came of one try to decide.
+enum Tried {
+    Decided(CommandResult, Option<Receipt>),
+    Overtaken(Overtaken, Error),
+}
+
+impl Dispatcher {
+    /// Opens the commands of a store that was opened with [`COMPONENT`](super::COMPONENT). `work` must know the
+    /// [functions](Commands::functions) of the same commands.
+    pub async fn open(log: &Log, work: &Work, commands: Commands) -> Result<Self> {
+        commands.check()?;
+        let random = log.store().random().clone();
+        let ids = Ids::new(log.store().clock().clone(), random.clone());
+        let jitter: Jitter = Arc::new(move || 0.5 + random.unit());
+        let (log, work, jitter) = (log.clone(), work.clone(), RwLock::new(jitter));
+        retry::declare_pool(&work).await?;
+        let schedule = Schedule::interval(PRUNED_EVERY_MS, 0)
+            .map_err(|error| Error::invalid("cron", error.to_string()))?;
+        work.cron(Cron::new(retry::PRUNE, schedule, retry::RETRY_POOL, retry::PRUNE, &())?).await?;
+        let shared = Arc::new(Shared { log, work, commands, ids, jitter });
+        shared.commands.carried_out_by(&shared)?;
+        Ok(Self(shared))
+    }
+
+    /// Lets waits be multiplied with what `jitter` says instead of something from a half to one and a half.
+    pub fn set_jitter(&self, jitter: impl Fn() -> f64 + Send + Sync + 'static) {
+        *self.0.jitter.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(jitter);
+    }
+
+    /// Decides about a command, once for its id.
+    pub async fn dispatch(&self, command: Command) -> Result<Dispatched> {
+        let shared = &self.0;
+        if let Some(retry) = &command.retry {
+            retry.backoff()?;
+        }
+        let is_new = command.command_id.is_none();
+        let issued = Arc::new(command.issue(&shared.ids, &**shared.log.store().random())?);
+        let handler = shared.commands.handler(&issued.command_type)?;
+        if !is_new && let Some(record) = shared.find(&issued.command_id).await? {
+            return shared.known(&issued, record).await;
+        }
+        if let Err(reason) = (handler.check)(&issued.payload) {
+            let code = "VALIDATION_ERROR".to_owned();
+            let reason = format!("payload: {reason}");
+            return Ok(dispatched(&issued, Outcome::Rejected { code, reason, context: None }));
+        }
+        let pipeline = shared.commands.pipeline();
+        let (passed, stopped) = pipeline.before(&issued).await?;
+        let answer = match stopped {
+            Some(outcome) => dispatched(&issued, outcome),
+            None => match shared.decide(&issued).await {
+                Ok(outcome) => dispatched(&issued, outcome),
+                // Somebody else dispatched it at the same time, or nobody heard of the commit.
+                Err(error) if error.may_be_decided() => match shared.find(&issued.command_id).await? {
+                    Some(record) => shared.known(&issued, record).await?,
+                    None => return Err(error),
+                },
+                Err(error) => return Err(error),
+            },
+        };
+        pipeline.after(passed, &issued, &answer.outcome).await;
+        Ok(answer)
+    }
+
+    /// What is known of a command.
+    pub async fn status(&self, command_id: &str) -> Result<CommandStatus> {
+        let record = self.0.find(command_id).await?;
+        self.0.status(record.ok_or_else(|| Error::CommandNotFound(command_id.to_owned()))?).await
+    }
+
+    /// Waits until a command that was deferred has ended, for at most `patience`; how far it is then.
+    pub async fn wait_for(&self, command_id: &str, patience: Duration) -> Result<CommandStatus> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let mut listener = self.0.log.store().listen(topic());
+        loop {
+            let status = self.status(command_id).await?;
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            if status.state != State::Pending || left.is_zero() {
+                return Ok(status);
+            }
+            listener.woken(left.min(LOOK_AGAIN)).await;
+        }
+    }
+
+    /// The commands of a correlation, the earliest first.
+    pub async fn correlated(&self, correlation_id: &str) -> Result<Vec<CommandStatus>> {
+        let read = async |tx: Tx, id: String| record::correlated(&tx, &id, MAX_CORRELATED).await;
+        let records = self.0.log.store().read_with(correlation_id.to_owned(), read).await?;
+        let mut statuses = Vec::with_capacity(records.len());
+        for record in records {
+            statuses.push(self.0.status(record).await?);
+        }
+        Ok(statuses)
+    }
+
+    /// The types of command that are known here.
+    pub fn types(&self) -> impl Iterator<Item = &str> {
+        self.0.commands.types()
+    }
+}
+
+impl Shared {
+    pub(super) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    pub(super) fn work(&self) -> &Work {
+        &self.work
+    }
+
+    pub(super) fn jitter(&self) -> f64 {
+        let jitter = self.jitter.read().unwrap_or_else(PoisonError::into_inner).clone();
+        jitter()
+    }
+
+    pub(super) async fn find(&self, command_id: &str) -> Result<Option<Record>> {
+        let find = async |tx: Tx, id: String| record::find(&tx, &id).await;
+        Ok(self.log.store().read_with(command_id.to_owned(), find).await?)
+    }
+
+    /// What came of a command that is known.
+    async fn known(&self, issued: &Issued, record: Record) -> Result<Dispatched> {
+        if !is_same(issued, &record.issued) {
+            return Err(Error::CommandIdTaken(issued.command_id.clone()));
+        }
+        let status = self.status(record).await?;
+        Ok(Dispatched {
+            command_id: status.command_id,
+            correlation_id: status.correlation_id,
+            is_duplicate: true,
+            outcome: status.outcome,
+        })
+    }
+
+    async fn status(&self, record: Record) -> Result<CommandStatus> {
+        let mut events = Vec::with_capacity(record.result.event_ids.len());
+        for event_id in &record.result.event_ids {
+            if let Some(event) = self.log.find(event_id).await? {
+                let version = event.stream().map(|stream| stream.version);
+                events.push(AppendedEvent {
+                    event_id: event_id.clone(),
+                    position: event.position(),
+                    version,
+                });
+            }
+        }
+        Ok(CommandStatus {
+            command_id: record.issued.command_id,
+            command_type: record.issued.command_type,
+            correlation_id: record.issued.correlation_id,
+            state: record.state,
+            attempt: record.attempt,
+            created_at: record.created_at,
+            executed_at: record.executed_at,
+            outcome: record.result.outcome(events),
+        })
+    }
+
+    /// Decides, at once as often as that helps, and later if it does not.
+    pub(super) async fn decide(self: &Arc<Self>, issued: &Arc<Issued>) -> Result<Outcome> {
+        let handler = self.commands.handler(&issued.command_type)?;
+        let mut left = DECIDED_AT_ONCE;
+        loop {
+            left -= 1;
+            match self.attempt(handler, issued).await? {
+                Tried::Decided(result, receipt) => {
+                    let appended = receipt.as_ref().and_then(Receipt::get);
+                    let events = appended.map(|appended| appended.events.clone());
+                    return Ok(result.outcome(events.unwrap_or_default()));
+                }
+                Tried::Overtaken(overtaken, _) if issued.retry.is_some() => {
+                    let result = self.defer(issued, overtaken).await?.ok_or(Error::Late)?;
+                    return Ok(result.outcome(Vec::new()));
+                }
+                // The version that a scope must have is its caller's: deciding anew would not change it.
+                Tried::Overtaken(_, error) if issued.scope.is_some() || left == 0 => return Err(error),
+                Tried::Overtaken(..) => {}
+            }
+        }
+    }
+
+    async fn attempt(self: &Arc<Self>, handler: &Handler, issued: &Arc<Issued>) -> Result<Tried> {
+        let boundary = Arc::new(OnceLock::new());
+        let context = (self.clone(), handler.clone(), issued.clone(), boundary.clone());
+        let run =
+            async |tx: Tx, (shared, handler, issued, boundary): (Arc<Self>, Handler, Arc<Issued>, _)| {
+                shared.attempt_in(tx, &handler, issued, boundary).await
+            };
+        let error = match self.log.store().transact_with(context, run).await {
+            Ok((result, receipt)) => return Ok(Tried::Decided(result, receipt)),
+            Err(error) => error,
+        };
+        let error = match error {
+            mainstay_store::Error::Application(reason) => match reason.downcast::<Turned>() {
+                Ok(turned) => {
+                    let result = self.conclude(issued, turned.0).await?.ok_or(Error::Late)?;
+                    return Ok(Tried::Decided(result, None));
+                }
+                Err(other) => mainstay_store::Error::Application(other),
+            },
+            other => other,
+        };
+        let error = Error::from_handler(error);
+        let Some(current) = overtaken_at(&error) else { return Err(error) };
+        let boundary = match (&issued.scope, boundary.get()) {
+            (Some(scope), _) => scope.key.clone(),
+            (None, Some(boundary)) => boundary.clone(),
+            (None, None) => issued.command_type.clone(),
+        };
+        Ok(Tried::Overtaken(Overtaken { boundary, current }, error))
+    }
+
+    async fn attempt_in(
+        &self,
+        tx: Tx,
+        handler: &Handler,
+        issued: Arc<Issued>,
+        boundary: Arc<OnceLock<String>>,
+    ) -> mainstay_store::Result<(CommandResult, Option<Receipt>)> {
+        let log = match &issued.tenant_id {
+            Some(tenant) => self.log.for_tenant(tenant),
+            None => self.log.clone(),
+        };
+        if let Some(scope) = &issued.scope {
+            log.expect_scope_in(&tx, scope).await?;
+        }
+        let now_ms = log.store().clock().now_ms();
+        let handling = Handling { tx, log, work: self.work.clone(), issued, now_ms, boundary };
+        let decision = (handler.decide)(handling.clone()).await;
+        let (data, reason, events) = match decision {
+            Ok(Decision::Success { data, events }) => (Some(data), String::new(), events),
+            Ok(Decision::Failed { reason, events }) => (None, reason, events),
+            Ok(Decision::Rejected { code, reason, context }) => {
+                return Err(mainstay_store::Error::application(Turned(CommandResult::rejected(
+                    code, reason, context,
+                ))));
+            }
+            Err(error) => return Err(Error::from_handler(error).into()),
+        };
+        let events: Vec<_> = events.into_iter().map(|event| handling.stamp(event)).collect();
+        let Handling { tx, log, issued, .. } = handling;
+        let receipt = match events.is_empty() {
+            true => None,
+            false => Some(log.append_in(&tx, Append::new(events))?),
+        };
+        let event_ids = receipt.as_ref().map(|receipt| receipt.event_ids().to_vec()).unwrap_or_default();
+        let result = match data {
+            Some(data) => CommandResult::success(data, event_ids),
+            None => CommandResult::failed(reason, event_ids),
+        };
+        self.end_in(&tx, &issued, State::Executed, &result).await?;
+        Ok((result, receipt))
+    }
+
+    /// Ends a command that changes nothing else; nothing when somebody else was first.
+    pub(super) async fn conclude(
+        self: &Arc<Self>,
+        issued: &Arc<Issued>,
+        result: CommandResult,
+    ) -> Result<Option<CommandResult>> {
+        let context = (self.clone(), issued.clone(), result.clone());
+        let end = async |tx: Tx, (shared, issued, result): (Arc<Self>, Arc<Issued>, CommandResult)| {
+            shared.end_in(&tx, &issued, State::Rejected, &result).await
+        };
+        match self.log.store().transact_with(context, end).await.map_err(Error::from) {
+            Ok(()) => Ok(Some(result)),
+            Err(Error::Late) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes down what came of a command, once: who comes second takes all of its transaction back.
+    async fn end_in(
+        &self,
+        tx: &Tx,
+        issued: &Issued,
+        state: State,
+        result: &CommandResult,
+    ) -> mainstay_store::Result<()> {
+        let is_first = match issued.attempt {
+            0 => record::insert(tx, issued, state, result).await?,
+            _ => record::end(tx, issued, state, result).await?,
+        };
+        if !is_first {
+            return Err(Error::Late.into());
+        }
+        self.tell(tx, issued, result)
+    }
+}
+
+/// Where something is now that a decision rested on, if that is what is wrong.
+fn overtaken_at(error: &Error) -> Option<u64> {
+    let Error::Events(events) = error else { return None };
+    match &**events {
+        mainstay_events::Error::VersionConflict { current, .. } => Some(*current),
+        mainstay_events::Error::ConditionFailed { witness, .. } => Some(witness.position),
+        _ => None,
+    }
+}
+
+fn dispatched(issued: &Issued, outcome: Outcome) -> Dispatched {
+    Dispatched {
+        command_id: issued.command_id.clone(),
+        correlation_id: issued.correlation_id.clone(),
+        is_duplicate: false,
+        outcome,
+    }
+}
+
+/// Whether both ask for the same.
+fn is_same(one: &Issued, other: &Issued) -> bool {
+    let value = |issued: &Issued| serde_json::from_str::<serde_json::Value>(issued.payload.get()).ok();
+    one.command_type == other.command_type
+        && one.tenant_id == other.tenant_id
+        && (one.payload.get() == other.payload.get() || value(one) == value(other))
+}

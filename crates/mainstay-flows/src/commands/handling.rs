@@ -1,0 +1,76 @@
+//! What a handler works with.
+
+use super::command::Issued;
+use mainstay_core::random::Random;
+use mainstay_events::{Log, NewEvent};
+use mainstay_store::Tx;
+use mainstay_work::{NewWork, Work};
+use std::sync::{Arc, OnceLock};
+
+/// One command that is being decided: the transaction, the log as the command's tenant sees it, and the command.
+#[derive(Clone)]
+pub struct Handling {
+    pub(super) tx: Tx,
+    pub(super) log: Log,
+    pub(super) work: Work,
+    pub(super) issued: Arc<Issued>,
+    pub(super) now_ms: i64,
+    pub(super) boundary: Arc<OnceLock<String>>,
+}
+
+impl Handling {
+    /// The transaction that everything about the command is in. What is written through it is undone when the command is
+    /// rejected or overtaken.
+    pub fn tx(&self) -> &Tx {
+        &self.tx
+    }
+
+    /// The log, as the command's tenant sees it.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The command.
+    pub fn issued(&self) -> &Issued {
+        &self.issued
+    }
+
+    /// The time, in milliseconds since the epoch.
+    pub fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
+    /// The version of the scope that the decision rests on, if it is made in one.
+    pub fn scope_version(&self) -> Option<u64> {
+        self.issued.scope.as_ref().map(|scope| scope.expected_version)
+    }
+
+    /// Says what the decision is about, when that is not a scope: retries of one boundary take turns.
+    pub fn decides_on(&self, boundary: impl Into<String>) {
+        // A handler that runs again says the same.
+        drop(self.boundary.set(boundary.into()));
+    }
+
+    /// Starts work when the command is committed, as part of its trace; the item's id.
+    pub fn start(&self, item: NewWork) -> mainstay_store::Result<String> {
+        let trace = self.issued.trace.child(&**self.random());
+        let receipt = self.work.enqueue_in(&self.tx, [item.or_trace(trace)])?;
+        Ok(receipt.work_ids().first().cloned().unwrap_or_default())
+    }
+
+    /// Makes an event part of what the command caused.
+    pub(super) fn stamp(&self, mut event: NewEvent) -> NewEvent {
+        let issued = &*self.issued;
+        event.correlation_id.get_or_insert_with(|| issued.correlation_id.clone());
+        event.causation_id.get_or_insert_with(|| issued.command_id.clone());
+        event.trace.get_or_insert_with(|| issued.trace.child(&**self.random()));
+        if event.scope.is_none() {
+            event.scope.clone_from(&issued.scope);
+        }
+        event
+    }
+
+    fn random(&self) -> &Arc<dyn Random> {
+        self.log.store().random()
+    }
+}

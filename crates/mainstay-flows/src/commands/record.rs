@@ -1,0 +1,180 @@
+//! What is kept of commands.
+
+use super::command::Issued;
+use super::outcome::{CommandResult, Outcome};
+use mainstay_store::{Row, Topic, Tx, params};
+use serde::{Deserialize, Serialize};
+
+/// How long a command is kept.
+const KEPT_MS: i64 = 7 * 86_400_000;
+
+/// How far a command is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It waits to be decided again.
+    Pending,
+    /// It was decided, be it that it failed with an event.
+    Executed,
+    /// It was rejected.
+    Rejected,
+    /// It could not be decided.
+    Failed,
+}
+
+impl State {
+    fn number(self) -> i64 {
+        match self {
+            Self::Pending => 0,
+            Self::Executed => 1,
+            Self::Rejected => 2,
+            Self::Failed => 3,
+        }
+    }
+
+    fn of(number: i64) -> Self {
+        match number {
+            0 => Self::Pending,
+            1 => Self::Executed,
+            2 => Self::Rejected,
+            _ => Self::Failed,
+        }
+    }
+
+    /// The name, as it stands in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Executed => "executed",
+            Self::Rejected => "rejected",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A command that is known, and how far it is.
+#[derive(Debug, Clone)]
+pub struct CommandStatus {
+    /// The command.
+    pub command_id: String,
+    /// What was wanted.
+    pub command_type: String,
+    /// What it belongs together with.
+    pub correlation_id: String,
+    /// How far it is.
+    pub state: State,
+    /// How often it was decided again.
+    pub attempt: u32,
+    /// When it was first dispatched.
+    pub created_at: i64,
+    /// When it ended.
+    pub executed_at: Option<i64>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// A row.
+pub(super) struct Record {
+    pub(super) state: State,
+    pub(super) attempt: u32,
+    pub(super) created_at: i64,
+    pub(super) executed_at: Option<i64>,
+    pub(super) issued: Issued,
+    pub(super) result: CommandResult,
+}
+
+const COLUMNS: &str = "state, attempt, created_at, executed_at, command, result";
+const INSERT: &str = "INSERT INTO mainstay_commands (command_id, command_type, correlation_id, state, attempt, created_at, \
+     executed_at, expires_at, command, result) \
+     VALUES ($1, $2, $3, $4, $5, mainstay_now(), CASE WHEN CAST($4 AS BIGINT) = 0 THEN NULL ELSE mainstay_now() END, \
+     mainstay_now() + $6, $7, $8) ON CONFLICT (command_id) DO NOTHING";
+const END: &str = "UPDATE mainstay_commands SET state = $3, executed_at = mainstay_now(), \
+     expires_at = mainstay_now() + $4, result = $5 WHERE command_id = $1 AND state = 0 AND attempt = $2";
+const DEFER: &str = "UPDATE mainstay_commands SET attempt = attempt + 1, command = $3, result = $4 \
+     WHERE command_id = $1 AND state = 0 AND attempt = $2";
+const PRUNE: &str = "DELETE FROM mainstay_commands WHERE command_id IN (SELECT command_id FROM mainstay_commands \
+     WHERE expires_at <= mainstay_now() AND state <> 0 ORDER BY expires_at LIMIT $1)";
+
+/// What is woken when a command that was deferred has ended.
+pub(super) fn topic() -> Topic {
+    Topic::new("mainstay.commands").expect("a constant that fits")
+}
+
+/// Writes a command down that was not known; whether it was not.
+pub(super) async fn insert(
+    tx: &Tx,
+    issued: &Issued,
+    state: State,
+    result: &CommandResult,
+) -> mainstay_store::Result<bool> {
+    let params = params![
+        &issued.command_id,
+        &issued.command_type,
+        &issued.correlation_id,
+        state.number(),
+        i64::from(issued.attempt),
+        KEPT_MS,
+        json(issued)?,
+        json(result)?,
+    ];
+    Ok(tx.execute(INSERT, params).await? == 1)
+}
+
+/// Ends a command that is at this attempt; whether it was.
+pub(super) async fn end(
+    tx: &Tx,
+    issued: &Issued,
+    state: State,
+    result: &CommandResult,
+) -> mainstay_store::Result<bool> {
+    let params =
+        params![&issued.command_id, i64::from(issued.attempt), state.number(), KEPT_MS, json(result)?];
+    tx.wake(&topic())?;
+    Ok(tx.execute(END, params).await? == 1)
+}
+
+/// Moves a command on to `issued`, which is its next attempt; whether it was at the one before.
+pub(super) async fn defer(tx: &Tx, issued: &Issued, result: &CommandResult) -> mainstay_store::Result<bool> {
+    let before = i64::from(issued.attempt) - 1;
+    let params = params![&issued.command_id, before, json(issued)?, json(result)?];
+    Ok(tx.execute(DEFER, params).await? == 1)
+}
+
+pub(super) async fn find(tx: &Tx, command_id: &str) -> mainstay_store::Result<Option<Record>> {
+    let sql = format!("SELECT {COLUMNS} FROM mainstay_commands WHERE command_id = $1");
+    tx.query_optional(&sql, params![command_id]).await?.map(|row| record(&row)).transpose()
+}
+
+/// The commands of a correlation, the earliest first.
+pub(super) async fn correlated(
+    tx: &Tx,
+    correlation_id: &str,
+    limit: i64,
+) -> mainstay_store::Result<Vec<Record>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM mainstay_commands WHERE correlation_id = $1 ORDER BY created_at, command_id LIMIT $2"
+    );
+    tx.query(&sql, params![correlation_id, limit]).await?.iter().map(record).collect()
+}
+
+/// Forgets commands that were kept long enough; how many.
+pub(super) async fn prune(tx: &Tx, limit: i64) -> mainstay_store::Result<u64> {
+    tx.execute(PRUNE, params![limit]).await
+}
+
+fn record(row: &Row) -> mainstay_store::Result<Record> {
+    let read = mainstay_store::Error::application;
+    let attempt: i64 = row.get(1)?;
+    Ok(Record {
+        state: State::of(row.get(0)?),
+        attempt: u32::try_from(attempt).unwrap_or_default(),
+        created_at: row.get(2)?,
+        executed_at: row.get(3)?,
+        issued: serde_json::from_str(row.get(4)?).map_err(read)?,
+        result: serde_json::from_str(row.get(5)?).map_err(read)?,
+    })
+}
+
+fn json(value: &impl Serialize) -> mainstay_store::Result<String> {
+    serde_json::to_string(value).map_err(mainstay_store::Error::application)
+}

@@ -1,0 +1,302 @@
+//! Commands that somebody else's decision has overtaken: they are decided again, durably, one after another for each
+//! boundary, on a pool of their own.
+//!
+//! | at attempt | what comes | then |
+//! |---|---|---|
+//! | n, fewer than `maxRetries` | a conflict | an item of work for attempt n + 1, after the backoff; the command is `deferred` |
+//! | `maxRetries` | a conflict | rejected with `DCB_MAX_RETRIES_EXCEEDED` |
+//! | any | a decision | the end: `onComplete` is told in the same transaction |
+//! | any | an error of the handler | the end: failed, `onComplete` is told |
+//!
+//! The command's row says which attempt it is at, and every change of it says which one it comes from: an item that is run
+//! twice finds the command moved on, and does nothing.
+
+use super::command::Issued;
+use super::dispatch::Shared;
+use super::outcome::{CommandResult, Deferred};
+use super::record::{self, State};
+use crate::error::{Error, Result};
+use mainstay_core::backoff::Backoff;
+use mainstay_core::failure::Failure;
+use mainstay_store::Tx;
+use mainstay_work::{Call, Functions, NewWork, OnComplete, Work, WorkResult};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// The pool that commands are decided again on.
+pub const RETRY_POOL: &str = "dcbRetryPool";
+/// Decides a command again.
+const RETRY: &str = "mainstay.command.retry";
+/// Hears how that ended.
+const RETRIED: &str = "mainstay.command.retried";
+/// Forgets what was kept long enough.
+pub(super) const PRUNE: &str = "mainstay.command.prune";
+/// Commands that are forgotten in one transaction.
+const PRUNED_AT_ONCE: i64 = 500;
+/// Longest boundary in a key; what is cut off only makes more retries take turns than must.
+const MAX_BOUNDARY_BYTES: usize = 500;
+
+/// What becomes of a command when somebody else decides first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ConflictRetry {
+    /// How often it is decided again at the most.
+    pub max_retries: u32,
+    /// How long the first wait is.
+    pub initial_backoff_ms: u64,
+    /// What each wait is multiplied with.
+    pub base: f64,
+    /// The longest wait.
+    pub max_backoff_ms: u64,
+    /// The function that is told what came of it in the end; see [`Ended`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_complete: Option<String>,
+    /// What it is told beside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Box<RawValue>>,
+}
+
+impl Default for ConflictRetry {
+    fn default() -> Self {
+        Self {
+            max_retries: 5,
+            initial_backoff_ms: 100,
+            base: 2.0,
+            max_backoff_ms: 30_000,
+            on_complete: None,
+            context: None,
+        }
+    }
+}
+
+impl ConflictRetry {
+    /// The function that is told what came of the command in the end, with `context`.
+    pub fn on_complete(
+        self,
+        function: impl Into<String>,
+        context: &(impl Serialize + ?Sized),
+    ) -> Result<Self> {
+        let context = to_raw_value(context).map_err(|error| Error::invalid("context", error.to_string()))?;
+        Ok(Self { on_complete: Some(function.into()), context: Some(context), ..self })
+    }
+
+    pub(super) fn backoff(&self) -> Result<Backoff> {
+        Backoff::new(self.initial_backoff_ms as f64, self.base, self.max_backoff_ms as f64)
+            .map_err(|error| Error::invalid("retry", error.to_string()))
+    }
+}
+
+/// What an `onComplete` function of a command is called with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended<C = Box<RawValue>> {
+    /// The command.
+    pub command_id: String,
+    /// What came of it.
+    pub result: CommandResult,
+    /// What the command was given for it.
+    #[serde(default)]
+    pub context: Option<C>,
+}
+
+/// What the item of work that decides a command again is called with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RetryArgs {
+    command_id: String,
+    expected_version: u64,
+    options: RetryOptions,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RetryOptions {
+    attempt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    on_complete: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    context: Option<Box<RawValue>>,
+}
+
+/// Which attempt of which command an item of work is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Attempt {
+    command_id: String,
+    attempt: u32,
+}
+
+/// A decision that was overtaken.
+#[derive(Debug, Clone)]
+pub(super) struct Overtaken {
+    /// What the decision was about.
+    pub(super) boundary: String,
+    /// Where that is now: a scope's or a stream's version, or the position of the event that was first.
+    pub(super) current: u64,
+}
+
+impl Shared {
+    /// Lets a command be decided again later, or rejects it when that was done often enough. Nothing when somebody else
+    /// was first with this very attempt.
+    pub(super) async fn defer(
+        self: &Arc<Self>,
+        issued: &Arc<Issued>,
+        overtaken: Overtaken,
+    ) -> Result<Option<CommandResult>> {
+        let Some(retry) = &issued.retry else { return Ok(None) };
+        if issued.attempt >= retry.max_retries {
+            let context = json!({ "attempts": issued.attempt, "lastVersion": overtaken.current });
+            let reason = format!("OCC conflict after {} attempts", issued.attempt);
+            let code = "DCB_MAX_RETRIES_EXCEEDED".to_owned();
+            return self.conclude(issued, CommandResult::rejected(code, reason, Some(context))).await;
+        }
+        let delay_ms = retry
+            .backoff()?
+            .delay_ms(f64::from(issued.attempt), self.jitter())
+            .map_err(|error| Error::invalid("jitter", error.to_string()))?;
+        let mut next = Issued::clone(issued);
+        next.attempt += 1;
+        if let Some(scope) = &mut next.scope {
+            scope.expected_version = overtaken.current;
+        }
+        let context = (self.clone(), Arc::new(next), overtaken, delay_ms);
+        let write = async |tx: Tx, (shared, next, overtaken, delay_ms): (Arc<Self>, Arc<Issued>, _, u64)| {
+            shared.defer_in(&tx, &next, &overtaken, delay_ms).await
+        };
+        Ok(self.log().store().transact_with(context, write).await?)
+    }
+
+    async fn defer_in(
+        &self,
+        tx: &Tx,
+        next: &Issued,
+        overtaken: &Overtaken,
+        delay_ms: u64,
+    ) -> mainstay_store::Result<Option<CommandResult>> {
+        let retry_key = format!("dcb:{}", cut(&overtaken.boundary));
+        let attempt = Attempt { command_id: next.command_id.clone(), attempt: next.attempt };
+        let retry = next.retry.as_ref();
+        let args = RetryArgs {
+            command_id: next.command_id.clone(),
+            expected_version: overtaken.current,
+            options: RetryOptions {
+                attempt: next.attempt,
+                on_complete: retry.and_then(|retry| retry.on_complete.clone()),
+                context: retry.and_then(|retry| retry.context.clone()),
+            },
+        };
+        let item = NewWork::new(RETRY_POOL, RETRY, &args)?
+            .key(&retry_key)
+            .run_after(Duration::from_millis(delay_ms))
+            .on_complete(RETRIED, &attempt)?
+            .trace(next.trace.child(&**self.log().store().random()));
+        let receipt = self.work().enqueue_in(tx, [item])?;
+        let result = CommandResult::deferred(Deferred {
+            retry_key,
+            scheduled_at: tx.now_ms().await?.saturating_add_unsigned(delay_ms),
+            work_id: receipt.work_ids().first().cloned().unwrap_or_default(),
+            retry_attempt: next.attempt,
+            scheduled_after_ms: delay_ms,
+        });
+        let is_first = match next.attempt {
+            1 => record::insert(tx, next, State::Pending, &result).await?,
+            _ => record::defer(tx, next, &result).await?,
+        };
+        // Somebody else has done so, and enqueued it: what was noted here is undone.
+        if is_first { Ok(Some(result)) } else { Err(Error::Late.into()) }
+    }
+
+    /// Tells whoever wants to know that a command has ended, in the transaction that ends it.
+    pub(super) fn tell(
+        &self,
+        tx: &Tx,
+        issued: &Issued,
+        result: &CommandResult,
+    ) -> mainstay_store::Result<()> {
+        let Some(retry) = &issued.retry else { return Ok(()) };
+        let Some(function) = &retry.on_complete else { return Ok(()) };
+        let ended = Ended {
+            command_id: issued.command_id.clone(),
+            result: result.clone(),
+            context: retry.context.clone(),
+        };
+        let item = NewWork::new(RETRY_POOL, function, &ended)?
+            .trace(issued.trace.child(&**self.log().store().random()));
+        self.work().enqueue_in(tx, [item])?;
+        Ok(())
+    }
+
+    /// Decides a command again, unless it has moved on.
+    async fn decide_again(self: &Arc<Self>, args: RetryArgs) -> Result<()> {
+        let attempt = args.options.attempt;
+        let Some(record) = self.find(&args.command_id).await? else { return Ok(()) };
+        if record.state != State::Pending || record.attempt != attempt {
+            return Ok(());
+        }
+        match self.decide(&Arc::new(record.issued)).await {
+            Ok(_) | Err(Error::Late) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A boundary that fits a key.
+fn cut(boundary: &str) -> &str {
+    let mut end = boundary.len().min(MAX_BOUNDARY_BYTES);
+    while !boundary.is_char_boundary(end) {
+        end -= 1;
+    }
+    &boundary[..end]
+}
+
+/// The functions by which commands are decided again.
+pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shared>>>) -> Functions {
+    let there = move || dispatcher.get().and_then(Weak::upgrade);
+    let (again, told) = (there.clone(), there);
+    functions
+        .action(RETRY, move |_: Call, args: RetryArgs| {
+            let shared = again();
+            async move {
+                let shared =
+                    shared.ok_or_else(|| Failure::retryable("nobody dispatches commands here yet"))?;
+                shared.decide_again(args).await.map_err(|error| Failure::permanent(error.to_string()))
+            }
+        })
+        .mutation(RETRIED, move |tx: Tx, _: Call, ended: OnComplete<Attempt>| {
+            let shared = told();
+            async move {
+                let (Some(shared), Some(attempt)) = (shared, ended.context) else { return Ok(()) };
+                let reason = match ended.result {
+                    WorkResult::Success { .. } => return Ok(()),
+                    WorkResult::Failed { error } => error,
+                    WorkResult::Canceled => "the retry was cancelled".to_owned(),
+                };
+                let Some(record) = record::find(&tx, &attempt.command_id).await? else { return Ok(()) };
+                if record.state != State::Pending || record.attempt != attempt.attempt {
+                    return Ok(());
+                }
+                let result = CommandResult::failed(reason, Vec::new());
+                if record::end(&tx, &record.issued, State::Failed, &result).await? {
+                    shared.tell(&tx, &record.issued, &result)?;
+                }
+                Ok(())
+            }
+        })
+        .mutation(PRUNE, async |tx: Tx, _: Call, _: ()| record::prune(&tx, PRUNED_AT_ONCE).await)
+}
+
+/// Declares the pool, unless somebody has.
+pub(super) async fn declare_pool(work: &Work) -> Result<()> {
+    match work.pool_status(RETRY_POOL).await {
+        Err(mainstay_work::Error::UnknownPool(_)) => {}
+        answer => return Ok(answer.map(drop)?),
+    }
+    let pools = mainstay_work::Pool::platform();
+    for pool in pools.into_iter().filter(|pool| pool.name() == RETRY_POOL) {
+        work.pool(pool).await?;
+    }
+    Ok(())
+}

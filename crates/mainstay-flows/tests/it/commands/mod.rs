@@ -1,0 +1,8 @@
+//! Commands, from dispatch to outcome.
+
+mod dispatch;
+mod house;
+mod limits;
+mod pipeline;
+mod retry;
+mod trace;
