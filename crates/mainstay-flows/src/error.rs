@@ -1,5 +1,6 @@
 //! What can go wrong with commands and projections, and the register of their codes.
 
+use crate::commands::Unreadable;
 use mainstay_core::codes::ErrorCode;
 use std::sync::Arc;
 
@@ -61,6 +62,16 @@ pub enum Error {
     /// The command has moved on meanwhile; nothing was done.
     #[error("the command has moved on meanwhile")]
     Late,
+    /// An event of the log cannot be read as one of the application's.
+    #[error("the event {event_type} at position {position} {reason}")]
+    Unreadable {
+        /// Where it is.
+        position: u64,
+        /// What it is called.
+        event_type: String,
+        /// Why it cannot.
+        reason: Unreadable,
+    },
 }
 
 impl Error {
@@ -117,6 +128,7 @@ impl Error {
             Self::Handler { .. } => &HANDLER_ERROR,
             Self::Middleware { .. } => &MIDDLEWARE_ERROR,
             Self::Late => &COMMAND_MOVED_ON,
+            Self::Unreadable { reason, .. } => reason.entry(),
         }
     }
 
@@ -211,4 +223,19 @@ mainstay_core::codes! {
     COMMAND_MOVED_ON "COMMAND_MOVED_ON" 409 true
         "Somebody else carried on with the same command at the same time. This attempt changed nothing."
         "Ask for the command's status.";
+    UNKNOWN_EVENT_TYPE "UNKNOWN_EVENT_TYPE" 500 false
+        "A decision rests on an event whose type the application does not know."
+        "Give the application's enum a variant of that name, or narrow the decision's boundary.";
+    MISSING_MIGRATION "MISSING_MIGRATION" 500 false
+        "An event has data of an older version, and an upcaster is missing on the way to today's."
+        "Register the upcaster from the version that the error names.";
+    INVALID_EVENT "INVALID_EVENT" 500 false
+        "An event's data do not fit what the application takes them for."
+        "Give the changed shape a new version and an upcaster from the old one.";
+    FUTURE_VERSION "FUTURE_VERSION" 500 false
+        "An event has data of a version that this program does not know yet."
+        "Bring this program up to date with the one that wrote the event.";
+    EVENT_ERASED "EVENT_ERASED" 500 false
+        "A decision rests on an event whose data were erased."
+        "Say in DomainEvent::erased what such an event is taken for.";
 }

@@ -5,7 +5,7 @@
 //! rejected command's transaction is rolled back, and its row written by another one: nothing but that row remains of it.
 
 use super::command::{Command, Issued};
-use super::decision::Decision;
+use super::decider::{Decision, Rejection};
 use super::handlers::{Commands, Handler};
 use super::handling::Handling;
 use super::outcome::{CommandResult, Dispatched, Outcome};
@@ -42,11 +42,6 @@ pub(super) struct Shared {
     ids: Ids,
     jitter: RwLock<Jitter>,
 }
-
-/// A command that is rejected: takes its transaction back.
-#[derive(Debug, thiserror::Error)]
-#[error("rejected")]
-struct Turned(CommandResult);
 
 /// What came of one try to decide.
 enum Tried {
@@ -89,7 +84,7 @@ impl Dispatcher {
         if !is_new && let Some(record) = shared.find(&issued.command_id).await? {
             return shared.known(&issued, record).await;
         }
-        if let Err(reason) = (handler.check)(&issued.payload) {
+        if let Err(reason) = (handler.check)(&issued.command_type, &issued.payload) {
             let code = "VALIDATION_ERROR".to_owned();
             let reason = format!("payload: {reason}");
             return Ok(dispatched(&issued, Outcome::Rejected { code, reason, context: None }));
@@ -241,9 +236,11 @@ impl Shared {
             Err(error) => error,
         };
         let error = match error {
-            mainstay_store::Error::Application(reason) => match reason.downcast::<Turned>() {
-                Ok(turned) => {
-                    let result = self.conclude(issued, turned.0).await?.ok_or(Error::Late)?;
+            mainstay_store::Error::Application(reason) => match reason.downcast::<Rejection>() {
+                Ok(rejection) => {
+                    let Rejection { code, reason, context } = *rejection;
+                    let rejected = CommandResult::rejected(code, reason, context);
+                    let result = self.conclude(issued, rejected).await?.ok_or(Error::Late)?;
                     return Ok(Tried::Decided(result, None));
                 }
                 Err(other) => mainstay_store::Error::Application(other),
@@ -275,23 +272,18 @@ impl Shared {
             log.expect_scope_in(&tx, scope).await?;
         }
         let now_ms = log.store().clock().now_ms();
-        let handling = Handling { tx, log, work: self.work.clone(), issued, now_ms, boundary };
-        let decision = (handler.decide)(handling.clone()).await;
-        let (data, reason, events) = match decision {
-            Ok(Decision::Success { data, events }) => (Some(data), String::new(), events),
-            Ok(Decision::Failed { reason, events }) => (None, reason, events),
-            Ok(Decision::Rejected { code, reason, context }) => {
-                return Err(mainstay_store::Error::application(Turned(CommandResult::rejected(
-                    code, reason, context,
-                ))));
-            }
-            Err(error) => return Err(Error::from_handler(error).into()),
+        let work = self.work.clone();
+        let handling = Handling { tx, log, work, issued, now_ms, boundary, condition: Arc::default() };
+        let (data, reason, events) = match (handler.decide)(handling.clone()).await? {
+            Decision::Success { data, events } => (Some(data), String::new(), events),
+            Decision::Failed { reason, events } => (None, reason, events),
         };
         let events: Vec<_> = events.into_iter().map(|event| handling.stamp(event)).collect();
+        let append = Append { condition: handling.condition(), ..Append::new(events) };
         let Handling { tx, log, issued, .. } = handling;
-        let receipt = match events.is_empty() {
+        let receipt = match append.events.is_empty() {
             true => None,
-            false => Some(log.append_in(&tx, Append::new(events))?),
+            false => Some(log.append_in(&tx, append)?),
         };
         let event_ids = receipt.as_ref().map(|receipt| receipt.event_ids().to_vec()).unwrap_or_default();
         let result = match data {

@@ -2,12 +2,15 @@
 
 use super::MAX_VALUE_BYTES;
 use super::command::name;
-use super::decision::Decision;
+use super::decider::{Decider, Decision};
 use super::dispatch::Shared;
+use super::fold::decide_in;
 use super::handling::Handling;
 use super::pipeline::{Middleware, Pipeline};
 use super::retry;
+use super::variant::{self, Shape};
 use crate::error::{Error, Result};
+use mainstay_events::NewEvent;
 use mainstay_work::Functions;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,9 +22,11 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// A boxed future of a handler.
 pub(super) type Deciding =
-    Pin<Box<dyn Future<Output = mainstay_store::Result<Decision<Box<RawValue>>>> + Send>>;
+    Pin<Box<dyn Future<Output = mainstay_store::Result<Decision<NewEvent, Box<RawValue>>>> + Send>>;
 type Decide = dyn Fn(Handling) -> Deciding + Send + Sync;
-type Check = dyn Fn(&RawValue) -> std::result::Result<(), String> + Send + Sync;
+type Check = dyn Fn(&str, &RawValue) -> std::result::Result<(), String> + Send + Sync;
+/// Reads the payload of a command of this type.
+type Read<A> = fn(&str, &RawValue) -> std::result::Result<A, String>;
 
 /// What decides about commands of one type.
 #[derive(Clone)]
@@ -36,6 +41,8 @@ pub(super) struct Handler {
 pub struct Commands {
     handlers: BTreeMap<String, Handler>,
     pipeline: Pipeline,
+    /// What was wrong with something that was added.
+    fault: Option<&'static str>,
     /// What retries are carried out by, once it is there.
     dispatcher: Arc<OnceLock<Weak<Shared>>>,
 }
@@ -47,32 +54,72 @@ impl Commands {
     }
 
     /// Adds a handler. It runs in the transaction that records the command, may run more than once, and waits for nothing
-    /// but its own statements.
+    /// but its own statements. It rejects a command by a [`Rejection`](super::Rejection) as its error.
     pub fn on<A, T, F, Fut>(mut self, command_type: impl Into<String>, decide: F) -> Self
     where
         A: DeserializeOwned + Send + 'static,
         T: Serialize + 'static,
         F: Fn(Handling, A) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = mainstay_store::Result<Decision<T>>> + Send + 'static,
+        Fut: Future<Output = mainstay_store::Result<Decision<NewEvent, T>>> + Send + 'static,
     {
+        self.add(command_type.into(), |_, payload| parse::<A>(payload), Arc::new(decide));
+        self
+    }
+
+    /// Adds a decider. What it takes is a struct, whose name is then the type of the command, or an enum, the names of whose
+    /// variants are. The state is folded in the transaction, and the events are appended only if nothing came in between.
+    pub fn decider<D: Decider>(mut self, decider: D) -> Self {
+        let decider = Arc::new(decider);
+        let decide = move |handling: Handling, command: D::Command| {
+            let decider = decider.clone();
+            async move {
+                let moment = handling.moment();
+                let considered =
+                    decide_in(handling.tx(), handling.log(), &*decider, &command, &moment).await?;
+                let boundary = serde_json::to_string(&considered.condition.fail_if_events_match);
+                handling.decides_on(boundary.map_err(mainstay_store::Error::application)?);
+                handling.unless(considered.condition);
+                Ok(considered.decided?)
+            }
+        };
         let decide = Arc::new(decide);
+        match variant::shape::<D::Command>() {
+            Shape::Struct(name) => self.add(name.to_owned(), |_, payload| parse(payload), decide),
+            Shape::Enum(names) => {
+                for name in names {
+                    let read = |name: &str, payload: &RawValue| {
+                        variant::read(name, payload.get()).map_err(|reason| reason.to_string())
+                    };
+                    self.add((*name).to_owned(), read, decide.clone());
+                }
+            }
+            Shape::Other => {
+                self.fault = Some("a decider takes a struct or an enum, without serde's tag or untagged")
+            }
+        }
+        self
+    }
+
+    fn add<A, T, F, Fut>(&mut self, command_type: String, read: Read<A>, decide: Arc<F>)
+    where
+        A: Send + 'static,
+        T: Serialize + 'static,
+        F: Fn(Handling, A) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = mainstay_store::Result<Decision<NewEvent, T>>> + Send + 'static,
+    {
         let body = move |handling: Handling| -> Deciding {
             let decide = decide.clone();
             Box::pin(async move {
-                let payload: A = parse(&handling.issued.payload)
+                let payload = read(&handling.issued.command_type, &handling.issued.payload)
                     .map_err(|reason| Error::Handler { reason: format!("payload: {reason}") })?;
                 Ok(match decide(handling, payload).await? {
                     Decision::Success { data, events } => Decision::Success { data: result(&data)?, events },
-                    Decision::Rejected { code, reason, context } => {
-                        Decision::Rejected { code, reason, context }
-                    }
                     Decision::Failed { reason, events } => Decision::Failed { reason, events },
                 })
             })
         };
-        let check = Arc::new(|payload: &RawValue| parse::<A>(payload).map(drop));
-        self.handlers.insert(command_type.into(), Handler { decide: Arc::new(body), check });
-        self
+        let check = Arc::new(move |name: &str, payload: &RawValue| read(name, payload).map(drop));
+        self.handlers.insert(command_type, Handler { decide: Arc::new(body), check });
     }
 
     /// Puts something before every command.
@@ -93,6 +140,9 @@ impl Commands {
     }
 
     pub(super) fn check(&self) -> Result<()> {
+        if let Some(fault) = self.fault {
+            return Err(Error::invalid("commands", fault));
+        }
         self.handlers.keys().try_for_each(|command_type| name("commandType", command_type))
     }
 

@@ -1,11 +1,12 @@
 //! What a handler works with.
 
 use super::command::Issued;
+use super::decider::Moment;
 use mainstay_core::random::Random;
-use mainstay_events::{Log, NewEvent};
+use mainstay_events::{Condition, Log, NewEvent};
 use mainstay_store::Tx;
 use mainstay_work::{NewWork, Work};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// One command that is being decided: the transaction, the log as the command's tenant sees it, and the command.
 #[derive(Clone)]
@@ -16,6 +17,7 @@ pub struct Handling {
     pub(super) issued: Arc<Issued>,
     pub(super) now_ms: i64,
     pub(super) boundary: Arc<OnceLock<String>>,
+    pub(super) condition: Arc<Mutex<Option<Condition>>>,
 }
 
 impl Handling {
@@ -43,6 +45,23 @@ impl Handling {
     /// The version of the scope that the decision rests on, if it is made in one.
     pub fn scope_version(&self) -> Option<u64> {
         self.issued.scope.as_ref().map(|scope| scope.expected_version)
+    }
+
+    /// When and for whom it is decided.
+    pub fn moment(&self) -> Moment {
+        let (command_id, correlation_id) =
+            (self.issued.command_id.clone(), self.issued.correlation_id.clone());
+        Moment { now_ms: self.now_ms, command_id, correlation_id }
+    }
+
+    /// The events of the decision are appended only on this condition: otherwise somebody else was first, and it is made
+    /// again.
+    pub fn unless(&self, condition: Condition) {
+        *self.condition.lock().unwrap_or_else(PoisonError::into_inner) = Some(condition);
+    }
+
+    pub(super) fn condition(&self) -> Option<Condition> {
+        self.condition.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Says what the decision is about, when that is not a scope: retries of one boundary take turns.

@@ -2,3 +2,4 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
 
 mod commands;
+mod deciders;

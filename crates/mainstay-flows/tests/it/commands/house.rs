@@ -2,7 +2,7 @@
 
 use mainstay_events::{Log, NewEvent};
 use mainstay_flows::commands::{
-    self, Command, Commands, Decision, Dispatched, Dispatcher, Ended, Handling, Outcome,
+    self, Command, Commands, Decision, Dispatched, Dispatcher, Ended, Handling, Outcome, Rejection,
 };
 use mainstay_store::{Store, Tx, params};
 use mainstay_testkit::stores::Place;
@@ -64,7 +64,7 @@ pub(super) fn shop(diary: &Diary) -> Commands {
                         handling.start(NewWork::new("shop", "ship", &order.id)?)?;
                         Decision::success(json!({ "orderId": order.id }), [event("OrderPlaced")?])
                     }
-                    "RefuseOrder" => Decision::rejected("NO_SUCH_ITEM", "we do not have it"),
+                    "RefuseOrder" => return Err(Rejection::new("NO_SUCH_ITEM", "we do not have it").into()),
                     "FailOrder" => Decision::failed("out of stock", [event("OrderFailed")?]),
                     "BreakOrder" => return Err(mainstay_store::Error::application("broken")),
                     "BoastOrder" => Decision::success(json!("x".repeat(70_000)), []),

@@ -1,5 +1,6 @@
 //! Commands, from dispatch to outcome.
 
+mod deciders;
 mod dispatch;
 mod house;
 mod limits;

@@ -1,8 +1,10 @@
 //! Decisions that somebody else's has overtaken are made again.
 
 use super::house::{Diary, House, rejected};
-use mainstay_events::{Append, Condition, NewEvent, Selection};
-use mainstay_flows::commands::{Command, Commands, ConflictRetry, Decision, Handling, Outcome, State};
+use mainstay_events::{Condition, NewEvent, Selection};
+use mainstay_flows::commands::{
+    Command, Commands, ConflictRetry, Decision, Handling, Outcome, Rejection, State,
+};
 use mainstay_store::params;
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
 use mainstay_work::Pool;
@@ -31,7 +33,7 @@ fn stock(diary: &Diary) -> Commands {
                 handling.tx().execute(insert, params![id, name]).await?;
                 Ok(match name {
                     "Reserve" => Decision::success(id, [reserved(id)?]),
-                    "Refuse" => Decision::rejected("INSUFFICIENT", "not enough"),
+                    "Refuse" => return Err(Rejection::new("INSUFFICIENT", "not enough").into()),
                     "Fail" => Decision::failed("not enough", [reserved(id)?]),
                     _ if handling.issued().attempt == 0 => Decision::success(id, [reserved(id)?]),
                     _ => return Err(mainstay_store::Error::application("thrown")),
@@ -171,12 +173,9 @@ fn always_late(runs: &Arc<AtomicUsize>) -> Commands {
     Commands::new().on("Late", move |handling: Handling, id: u32| {
         runs.fetch_add(1, Ordering::SeqCst);
         async move {
-            let condition = Condition::no_tag("item:lamp")?;
-            let append =
-                Append::from(NewEvent::new("StockReserved", &id)?.tag("item:lamp")).unless(condition);
+            handling.unless(Condition::no_tag("item:lamp")?);
             handling.decides_on("item:lamp");
-            handling.log().append_in(handling.tx(), append)?;
-            Ok(Decision::success((), []))
+            Ok(Decision::success((), [NewEvent::new("StockReserved", &id)?.tag("item:lamp")]))
         }
     })
 }
