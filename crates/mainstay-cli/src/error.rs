@@ -4,7 +4,7 @@ use crate::config;
 use crate::reference::errors;
 use clap::error::ErrorKind;
 use mainstay::core::codes::ErrorCode;
-use mainstay::{events, guards, store, work};
+use mainstay::{events, flows, guards, store, work};
 use serde::Serialize;
 
 /// The result of a verb.
@@ -55,6 +55,9 @@ pub enum Error {
     /// The guards say no.
     #[error(transparent)]
     Guards(#[from] guards::Error),
+    /// The offices say no.
+    #[error(transparent)]
+    Flows(#[from] flows::Error),
     /// The log was looked over, and not everything is as it was written.
     #[error("problems were found: {0}")]
     Problems(u64),
@@ -124,6 +127,7 @@ impl Error {
             Self::Events(error) => vec![finding(error.entry(), error.to_string())],
             Self::Work(error) => vec![finding(error.entry(), error.to_string())],
             Self::Guards(error) => vec![finding(error.entry(), error.to_string())],
+            Self::Flows(error) => vec![finding(error.entry(), error.to_string())],
             Self::Problems(_) => vec![finding(&PROBLEMS_FOUND, self.to_string())],
             Self::Io { .. } => vec![finding(&IO_FAILED, self.to_string())],
             Self::ReferenceStale(_) => vec![finding(&REFERENCE_STALE, self.to_string())],

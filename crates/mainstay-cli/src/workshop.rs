@@ -3,6 +3,8 @@
 
 use crate::config::{self, Config};
 use crate::{Error, Result};
+use mainstay::events::Log;
+use mainstay::flows::commands::{Commands, Dispatcher};
 use mainstay::guards::circuits::Circuits;
 use mainstay::guards::limits::store::Limits;
 use mainstay::store::Store;
@@ -28,7 +30,8 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
             functions = functions.behind(&function.name, Arc::new(circuits.circuit(circuit)?));
         }
     }
-    let work = Work::open(store, functions).await?;
+    let (log, commands) = (Log::open(store).await?, Commands::new());
+    let work = Work::open(store, commands.functions(functions)).await?;
     for pool in config.pools() {
         work.pool(pool.clone()).await?;
     }
@@ -39,7 +42,8 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
             other => Error::Config(vec![config.refusal(&config::crons::COLLECTION, &cron.name, other)]),
         })?;
     }
-    Ok(Rooms { work, circuits, limits })
+    let commands = Dispatcher::open(&log, &work, commands).await?;
+    Ok(Rooms { log, commands, work, circuits, limits })
 }
 
 /// Opens the work of a store for somebody who asks for things to be done, and knows the pools and functions of the

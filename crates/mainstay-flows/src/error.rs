@@ -196,6 +196,11 @@ impl From<Error> for mainstay_store::Error {
     }
 }
 
+/// The entry of a command that was rejected.
+pub fn rejected_code() -> &'static ErrorCode {
+    &COMMAND_REJECTED
+}
+
 mainstay_core::codes! {
     /// Every code that commands and projections can answer with.
     pub static CODES:
@@ -208,6 +213,9 @@ mainstay_core::codes! {
     UNKNOWN_COMMAND "UNKNOWN_COMMAND" 422 false
         "No handler for commands of this type is registered in this process. Nothing was done."
         "Check the type; commands are registered in Rust with Commands::on.";
+    COMMAND_REJECTED "COMMAND_REJECTED" 422 false
+        "A command was not carried out. The code of the answer is that of the handler, or of the step before it, that rejected it. Nothing was done."
+        "The code and the reason say why; VALIDATION_ERROR and DOMAIN_VALIDATION_ERROR are about the payload, DCB_MAX_RETRIES_EXCEEDED means that others were always first.";
     COMMAND_NOT_FOUND "COMMAND_NOT_FOUND" 404 false
         "No command of this id is known. Commands are forgotten seven days after they ended, and those that a step before the handler stopped are not kept."
         "Check the id.";

@@ -12,4 +12,4 @@ pub mod commands;
 mod error;
 pub mod projections;
 
-pub use error::{CODES, Error, Result};
+pub use error::{CODES, Error, Result, rejected_code};

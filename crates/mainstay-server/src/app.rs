@@ -4,6 +4,7 @@ use crate::figures::Figures;
 use crate::{Options, Rooms, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
+use mainstay_flows::commands::Dispatcher;
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
 use mainstay_store::Store;
@@ -20,7 +21,6 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) address: SocketAddr,
     pub(crate) store: Store,
-    pub(crate) log: Log,
     pub(crate) rooms: Rooms,
     pub(crate) tokens: Tokens,
     pub(crate) shutdown: Shutdown,
@@ -42,7 +42,12 @@ impl App {
 
     /// The log of the store.
     pub fn log(&self) -> &Log {
-        &self.0.log
+        &self.0.rooms.log
+    }
+
+    /// Who decides about commands.
+    pub fn commands(&self) -> &Dispatcher {
+        &self.0.rooms.commands
     }
 
     /// The work of the store.
@@ -74,7 +79,7 @@ impl App {
     pub(crate) fn measured(&self) -> [&dyn Measured; 6] {
         [
             self.0.store.figures(),
-            &**self.0.log.figures(),
+            &**self.log().figures(),
             &**self.work().figures(),
             &**self.circuits().figures(),
             self.limits().figures(),

@@ -45,6 +45,9 @@ pub enum Error {
     /// The limits or the circuits say no.
     #[error(transparent)]
     Guards(#[from] mainstay_guards::Error),
+    /// The commands say no.
+    #[error(transparent)]
+    Flows(#[from] mainstay_flows::Error),
 }
 
 impl Error {
@@ -58,6 +61,7 @@ impl Error {
             Self::Log(error) => error.entry(),
             Self::Work(error) => error.entry(),
             Self::Guards(error) => error.entry(),
+            Self::Flows(error) => error.entry(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! The rooms of the house that a server opens its doors to.
 
 use crate::Result;
+use mainstay_events::Log;
+use mainstay_flows::commands::{Commands, Dispatcher};
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
 use mainstay_store::Store;
@@ -9,6 +11,10 @@ use mainstay_work::{Functions, Work};
 /// What is kept in a store, as a program has opened it. Clones are the same.
 #[derive(Clone)]
 pub struct Rooms {
+    /// Its log.
+    pub log: Log,
+    /// Who decides about commands.
+    pub commands: Dispatcher,
     /// Its work.
     pub work: Work,
     /// Its circuits.
@@ -20,14 +26,20 @@ pub struct Rooms {
 impl Rooms {
     /// Opens what is in a store that was opened with the [components](crate::components) of a server.
     pub async fn open(store: &Store) -> Result<Self> {
-        Self::open_with(store, |_| Functions::new()).await
+        Self::open_with(store, Commands::new(), |_| Functions::new()).await
     }
 
-    /// As [`open`](Self::open), for a node with functions, which may stand behind circuits.
-    pub async fn open_with(store: &Store, functions: impl FnOnce(&Circuits) -> Functions) -> Result<Self> {
+    /// As [`open`](Self::open), for a node that decides about commands and has functions, which may stand behind circuits.
+    pub async fn open_with(
+        store: &Store,
+        commands: Commands,
+        functions: impl FnOnce(&Circuits) -> Functions,
+    ) -> Result<Self> {
+        let log = Log::open(store).await?;
         let circuits = Circuits::open(store).await?;
         let limits = Limits::open(store.clone()).await?;
-        let work = Work::open(store, functions(&circuits)).await?;
-        Ok(Self { work, circuits, limits })
+        let work = Work::open(store, commands.functions(functions(&circuits))).await?;
+        let commands = Dispatcher::open(&log, &work, commands).await?;
+        Ok(Self { log, commands, work, circuits, limits })
     }
 }

@@ -6,7 +6,6 @@ use crate::listen::connection::Service;
 use crate::listen::tls;
 use crate::routing::Route;
 use crate::{Error, Options, Result, Rooms, Routes, Shutdown, Tokens, openapi, routes};
-use mainstay_events::Log;
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
 use std::future::Future;
@@ -61,7 +60,6 @@ impl Server {
         let failed = |source| Error::Listen { address: asked, source };
         let listener = TcpListener::bind(asked).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let log = Log::open(&store).await?;
         let routes = routes::all().and(further);
         let table = routes.table();
         let description = routes.describe(openapi::base()).to_pretty_json();
@@ -69,7 +67,6 @@ impl Server {
             options,
             address,
             store,
-            log,
             rooms,
             tokens,
             shutdown: Shutdown::default(),

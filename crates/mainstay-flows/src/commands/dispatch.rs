@@ -15,14 +15,12 @@ use crate::error::{Error, Result};
 use mainstay_core::ids::Ids;
 use mainstay_events::{Append, AppendedEvent, Log, Receipt};
 use mainstay_store::Tx;
-use mainstay_work::{Cron, Schedule, Work};
+use mainstay_work::Work;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 /// How often a command that may be decided anew at once is, before its caller hears of the conflict.
 const DECIDED_AT_ONCE: u32 = 5;
-/// How often it is looked whether commands were kept long enough.
-const PRUNED_EVERY_MS: u64 = 3_600_000;
 /// How long a wake-up may be missing before somebody who waits looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Most commands of one correlation that are told.
@@ -58,10 +56,9 @@ impl Dispatcher {
         let ids = Ids::new(log.store().clock().clone(), random.clone());
         let jitter: Jitter = Arc::new(move || 0.5 + random.unit());
         let (log, work, jitter) = (log.clone(), work.clone(), RwLock::new(jitter));
-        retry::declare_pool(&work).await?;
-        let schedule = Schedule::interval(PRUNED_EVERY_MS, 0)
-            .map_err(|error| Error::invalid("cron", error.to_string()))?;
-        work.cron(Cron::new(retry::PRUNE, schedule, retry::RETRY_POOL, retry::PRUNE, &())?).await?;
+        if commands.types().next().is_some() {
+            retry::declare(&work).await?;
+        }
         let shared = Arc::new(Shared { log, work, commands, ids, jitter });
         shared.commands.carried_out_by(&shared)?;
         Ok(Self(shared))
@@ -193,6 +190,7 @@ impl Shared {
             command_id: record.issued.command_id,
             command_type: record.issued.command_type,
             correlation_id: record.issued.correlation_id,
+            tenant_id: record.issued.tenant_id,
             state: record.state,
             attempt: record.attempt,
             created_at: record.created_at,

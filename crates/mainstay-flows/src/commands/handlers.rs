@@ -94,7 +94,7 @@ impl Commands {
                 }
             }
             Shape::Other => {
-                self.fault = Some("a decider takes a struct or an enum, without serde's tag or untagged")
+                self.fault = Some("a decider takes a struct or an enum, without serde's tag or untagged");
             }
         }
         self
@@ -131,6 +131,9 @@ impl Commands {
     /// Adds the functions by which commands that were overtaken are decided again. Give them to
     /// [`Work::open`](mainstay_work::Work::open).
     pub fn functions(&self, functions: Functions) -> Functions {
+        if self.handlers.is_empty() {
+            return functions;
+        }
         retry::functions(functions, self.dispatcher.clone())
     }
 

@@ -3,7 +3,7 @@
 use super::command::Issued;
 use super::outcome::Outcome;
 use super::pipeline::{Flow, Middleware, Step, order};
-use mainstay_guards::limits::RateLimitChecker;
+use mainstay_guards::limits::{RateLimitChecker, keys};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -196,9 +196,9 @@ impl RateLimit {
     }
 }
 
-/// The budget of a user and a type of command: `alice:SubmitOrder`.
+/// The budget of a user and a type of command: `user:alice:SubmitOrder`.
 pub fn by_user_and_command(issued: &Issued) -> String {
-    format!("{}:{}", issued.user_id.as_deref().unwrap_or("anonymous"), issued.command_type)
+    keys::user_and_command(issued.user_id.as_deref(), &issued.command_type)
 }
 
 impl Middleware for RateLimit {

@@ -61,6 +61,8 @@ pub struct CommandStatus {
     pub command_type: String,
     /// What it belongs together with.
     pub correlation_id: String,
+    /// Whose it is.
+    pub tenant_id: Option<String>,
     /// How far it is.
     pub state: State,
     /// How often it was decided again.

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use mainstay_core::backoff::Backoff;
 use mainstay_core::failure::Failure;
 use mainstay_store::Tx;
-use mainstay_work::{Call, Functions, NewWork, OnComplete, Work, WorkResult};
+use mainstay_work::{Call, Cron, Functions, NewWork, OnComplete, Pool, Schedule, Work, WorkResult};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -33,7 +33,9 @@ const RETRY: &str = "mainstay.command.retry";
 /// Hears how that ended.
 const RETRIED: &str = "mainstay.command.retried";
 /// Forgets what was kept long enough.
-pub(super) const PRUNE: &str = "mainstay.command.prune";
+const PRUNE: &str = "mainstay.command.prune";
+/// How often it is looked whether commands were kept long enough.
+const PRUNED_EVERY_MS: u64 = 3_600_000;
 /// Commands that are forgotten in one transaction.
 const PRUNED_AT_ONCE: i64 = 500;
 /// Longest boundary in a key; what is cut off only makes more retries take turns than must.
@@ -288,15 +290,14 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
         .mutation(PRUNE, async |tx: Tx, _: Call, _: ()| record::prune(&tx, PRUNED_AT_ONCE).await)
 }
 
-/// Declares the pool, unless somebody has.
-pub(super) async fn declare_pool(work: &Work) -> Result<()> {
-    match work.pool_status(RETRY_POOL).await {
-        Err(mainstay_work::Error::UnknownPool(_)) => {}
-        answer => return Ok(answer.map(drop)?),
+/// Declares the pool, unless somebody has, and when old commands are forgotten.
+pub(super) async fn declare(work: &Work) -> Result<()> {
+    if let Err(mainstay_work::Error::UnknownPool(_)) = work.pool_status(RETRY_POOL).await {
+        for pool in Pool::platform().into_iter().filter(|pool| pool.name() == RETRY_POOL) {
+            work.pool(pool).await?;
+        }
     }
-    let pools = mainstay_work::Pool::platform();
-    for pool in pools.into_iter().filter(|pool| pool.name() == RETRY_POOL) {
-        work.pool(pool).await?;
-    }
-    Ok(())
+    let schedule = Schedule::interval(PRUNED_EVERY_MS, 0);
+    let schedule = schedule.map_err(|error| Error::invalid("cron", error.to_string()))?;
+    Ok(work.cron(Cron::new(PRUNE, schedule, RETRY_POOL, PRUNE, &())?).await?)
 }

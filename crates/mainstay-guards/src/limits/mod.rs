@@ -49,3 +49,8 @@ pub use watched::{Figures, MostDenied, Watched};
 
 pub(crate) use concurrency::check_claim;
 pub(crate) use limiter::check;
+
+/// The entry in the register of codes for what was too much.
+pub fn limited_code() -> &'static mainstay_core::codes::ErrorCode {
+    &crate::error::RATE_LIMITED
+}

@@ -1,6 +1,7 @@
 //! The routes: one file per resource, each with a function `routes()` that lists its handlers and their permissions.
 //!
 //! - `events`: the log
+//! - `flows`: commands
 //! - `guards`: rate limits and circuits
 //! - `health`: whether the server lives, and whether it can work
 //! - `metrics`: figures for Prometheus
@@ -13,6 +14,7 @@
 #![allow(unused_qualifications, reason = "what utoipa makes of the parameters of a query qualifies its type")]
 
 mod events;
+mod flows;
 mod guards;
 mod health;
 mod metrics;
@@ -27,6 +29,7 @@ use crate::{Answer, Problem, Routes};
 /// Every route of the server.
 pub(crate) fn all() -> Routes {
     events::routes()
+        .and(flows::routes())
         .and(guards::routes())
         .and(health::routes())
         .and(metrics::routes())

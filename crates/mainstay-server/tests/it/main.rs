@@ -4,6 +4,7 @@
 
 mod access;
 mod client;
+mod commands;
 mod events;
 mod guards;
 mod health;

