@@ -1,12 +1,16 @@
 //! Deciders, on a hall with numbered seats: a seat is sold once, and a hall that is closed sells none.
 
+mod bench;
 mod folding;
+mod given;
+mod snapshots;
 
 use mainstay_events::{Append, Event, Log};
 use mainstay_flows::commands::{
-    Boundary, Decided, Decider, Decision, DomainEvent, Moment, Rejection, decide_in, encode,
+    Boundary, CREATE_SNAPSHOTS, Decided, Decider, Decision, DomainEvent, Moment, Rejection, decide_in, encode,
 };
 use mainstay_store::Tx;
+use mainstay_store::migrations::Component;
 use mainstay_testkit::stores::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -88,9 +92,12 @@ impl Decider for Halls {
     }
 }
 
+static TABLES: Component = Component { name: "commands", steps: &[CREATE_SNAPSHOTS] };
+
 /// The log of a fresh store.
 async fn open(place: &Place) -> Log {
-    let store = place.options().component(mainstay_events::COMPONENT).open().await.unwrap();
+    let options = place.options().component(mainstay_events::COMPONENT).component(TABLES);
+    let store = options.open().await.unwrap();
     Log::open(&store).await.unwrap()
 }
 
