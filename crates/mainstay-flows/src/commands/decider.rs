@@ -2,6 +2,7 @@
 
 use super::boundary::Boundary;
 use super::codec::DomainEvent;
+use super::snapshots::Snapshots;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -79,6 +80,11 @@ pub trait Decider: Send + Sync + 'static {
         command: &Self::Command,
         moment: &Moment,
     ) -> Decided<Self::Event, Self::Data>;
+
+    /// How states are kept, where histories are long; not at all unless said.
+    fn snapshots(&self) -> Option<Snapshots<Self::State>> {
+        None
+    }
 }
 
 /// When a decision is made, and on whose behalf.

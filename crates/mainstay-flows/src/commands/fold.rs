@@ -2,18 +2,19 @@
 
 use super::codec::{decode, encode};
 use super::decider::{Decided, Decider, Moment};
+use super::snapshots::Kept;
 use crate::Result;
 use mainstay_events::{Condition, Log, MAX_PAGE, NewEvent, Query, Selection};
 use mainstay_store::Tx;
 
 /// A state, and up to where it is true.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Folded<S> {
     /// The state.
     pub state: S,
     /// The position up to which every event of the query is in it.
     pub head: u64,
-    /// How many events were read for it.
+    /// How many events were read for it, since the snapshot if there was one.
     pub events_read: u64,
 }
 
@@ -31,26 +32,32 @@ pub struct Considered<T> {
 /// Folds the events of `query`, page after page, inside of a transaction. What is appended in the same transaction on the
 /// condition that none of them came after [`Folded::head`] rests on exactly this state.
 pub async fn fold_in<D: Decider>(tx: &Tx, log: &Log, decider: &D, query: &Query) -> Result<Folded<D::State>> {
-    let mut folded = Folded { state: D::State::default(), head: 0, events_read: 0 };
-    let mut selection = Selection::all().matching(query.clone());
+    let kept = decider.snapshots().map(|how| Kept::new(how, log, query));
+    let begin = match &kept {
+        Some(kept) => kept.load(tx).await?,
+        None => None,
+    };
+    let mut folded = begin.unwrap_or_default();
+    let mut selection = Selection::all().matching(query.clone()).after(folded.head);
     loop {
         let page = log.read_in(tx, &selection, MAX_PAGE).await?;
         folded.events_read += page.events.len() as u64;
         for event in &page.events {
             decider.evolve(&mut folded.state, decode(event)?);
         }
-        let Some(next) = page.next else {
-            folded.head = selection.until.unwrap_or(page.head);
-            return Ok(folded);
-        };
         // Others go on appending on PostgreSQL; nobody runs after them.
-        selection.until.get_or_insert(page.head);
+        folded.head = *selection.until.get_or_insert(page.head);
+        let Some(next) = page.next else { break };
         selection.after = next;
     }
+    if let Some(kept) = kept {
+        kept.save(tx, &folded).await?;
+    }
+    Ok(folded)
 }
 
-/// Folds what a command's decision rests on, and decides, inside of a transaction. Nothing is written: the caller appends
-/// the events on the condition.
+/// Folds what a command's decision rests on, and decides, inside of a transaction. The caller appends the events on the
+/// condition.
 pub async fn decide_in<D: Decider>(
     tx: &Tx,
     log: &Log,

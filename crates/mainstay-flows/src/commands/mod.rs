@@ -10,7 +10,9 @@
 //!
 //! Behind deciders: `boundary`, which events a decision rests on; `fold`, the state that they make; `codec`, between an
 //! author's events and those of the log, on `variant`, how serde sees an enum; `upcast`, data of older versions, brought up
-//! to date as they are read.
+//! to date as they are read; `snapshots`, states of long histories, kept.
+//!
+//! - [`testing`]: what authors test with
 
 mod boundary;
 mod codec;
@@ -18,6 +20,7 @@ mod command;
 mod decider;
 mod dispatch;
 mod fold;
+mod given;
 mod handlers;
 mod handling;
 pub mod middleware;
@@ -26,6 +29,8 @@ pub mod pipeline;
 mod record;
 mod retry;
 mod schema;
+mod snapshots;
+pub mod testing;
 mod upcast;
 mod variant;
 
@@ -41,6 +46,7 @@ pub use outcome::{CommandResult, Deferred, Dispatched, Outcome};
 pub use record::{CommandStatus, State};
 pub use retry::{ConflictRetry, Ended, RETRY_POOL};
 pub use schema::COMPONENT;
+pub use snapshots::Snapshots;
 pub use upcast::Upcasters;
 
 /// Longest payload, and longest result.

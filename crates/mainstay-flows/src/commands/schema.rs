@@ -1,9 +1,10 @@
-//! The table of commands.
+//! The tables of commands.
 
+use super::snapshots::CREATE_SNAPSHOTS;
 use mainstay_store::migrations::{Component, Script, Step};
 
 /// What commands need; give it to [`Options::component`](mainstay_store::Options::component).
-pub static COMPONENT: Component = Component { name: "commands", steps: &[CREATE_COMMANDS] };
+pub static COMPONENT: Component = Component { name: "commands", steps: &[CREATE_COMMANDS, CREATE_SNAPSHOTS] };
 
 /// One row for each command that was decided, or that waits to be decided again. `attempt` is the retry that is under way:
 /// whoever comes with another one is late.

@@ -1,10 +1,13 @@
 //! Deciders, on a hall with numbered seats: a seat is sold once, and a hall that is closed sells none.
 
+mod bench;
 mod folding;
+mod given;
+mod snapshots;
 
 use mainstay_events::{Append, Event, Log};
 use mainstay_flows::commands::{
-    Boundary, Decided, Decider, Decision, DomainEvent, Moment, Rejection, decide_in, encode,
+    Boundary, COMPONENT, Decided, Decider, Decision, DomainEvent, Moment, Rejection, decide_in, encode,
 };
 use mainstay_store::Tx;
 use mainstay_testkit::stores::Place;
@@ -90,7 +93,8 @@ impl Decider for Halls {
 
 /// The log of a fresh store.
 async fn open(place: &Place) -> Log {
-    let store = place.options().component(mainstay_events::COMPONENT).open().await.unwrap();
+    let options = place.options().component(mainstay_events::COMPONENT).component(COMPONENT);
+    let store = options.open().await.unwrap();
     Log::open(&store).await.unwrap()
 }
 
