@@ -9,7 +9,8 @@
 //! | any | an error of the handler | the end: failed, `onComplete` is told |
 //!
 //! The command's row says which attempt it is at, and every change of it says which one it comes from: an item that is run
-//! twice finds the command moved on, and does nothing.
+//! twice finds the command moved on, and does nothing. So the death of a node, or a database that is away, costs an item no
+//! more than time: it is run again. The pool itself never tries anything again, and what a handler fails with is final.
 
 use super::command::Issued;
 use super::dispatch::Shared;
@@ -19,7 +20,9 @@ use crate::error::{Error, Result};
 use mainstay_core::backoff::Backoff;
 use mainstay_core::failure::Failure;
 use mainstay_store::Tx;
-use mainstay_work::{Call, Cron, Functions, NewWork, OnComplete, Pool, Schedule, Work, WorkResult};
+use mainstay_work::{
+    Call, Cron, Functions, NewWork, OnComplete, Pool, RetryPolicy, Schedule, Work, WorkResult,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
@@ -38,6 +41,8 @@ const PRUNE: &str = "mainstay.command.prune";
 const PRUNED_EVERY_MS: u64 = 3_600_000;
 /// Commands that are forgotten in one transaction.
 const PRUNED_AT_ONCE: i64 = 500;
+/// Nodes that may die over one item, or times that the database may be away, before it counts as failed.
+const OUTLASTED: u32 = 20;
 /// Longest boundary in a key; what is cut off only makes more retries take turns than must.
 const MAX_BOUNDARY_BYTES: usize = 500;
 
@@ -192,6 +197,7 @@ impl Shared {
         };
         let item = NewWork::new(RETRY_POOL, RETRY, &args)?
             .key(&retry_key)
+            .retry(outlasting())
             .run_after(Duration::from_millis(delay_ms))
             .on_complete(RETRIED, &attempt)?
             .trace(next.trace.child(&**self.log().store().random()));
@@ -245,6 +251,11 @@ impl Shared {
     }
 }
 
+/// How often an item is run again whose node died, or that could not reach the database.
+fn outlasting() -> RetryPolicy {
+    RetryPolicy::new(OUTLASTED, 100, 2.0, 30_000).expect("constants that fit")
+}
+
 /// A boundary that fits a key.
 fn cut(boundary: &str) -> &str {
     let mut end = boundary.len().min(MAX_BOUNDARY_BYTES);
@@ -264,7 +275,10 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
             async move {
                 let shared =
                     shared.ok_or_else(|| Failure::retryable("nobody dispatches commands here yet"))?;
-                shared.decide_again(args).await.map_err(|error| Failure::permanent(error.to_string()))
+                shared.decide_again(args).await.map_err(|error| match &error {
+                    Error::Store(_) if error.is_retryable() => Failure::retryable(error.to_string()),
+                    _ => Failure::permanent(error.to_string()),
+                })
             }
         })
         .mutation(RETRIED, move |tx: Tx, _: Call, ended: OnComplete<Attempt>| {

@@ -1,5 +1,6 @@
 //! Commands, from dispatch to outcome.
 
+mod crash;
 mod deciders;
 mod dispatch;
 mod house;
