@@ -41,6 +41,9 @@ pub use mainstay_work as work;
 /// What nearly every file of an application needs.
 pub mod prelude {
     pub use mainstay_events::{Append, Condition, Log, NewEvent, Query, Selection};
+    pub use mainstay_flows::commands::{
+        Boundary, Decided, Decider, Decision, DomainEvent, Moment, Rejection,
+    };
     pub use mainstay_store::{Error, Options, Result, Store, Tx, Value, params};
     pub use mainstay_work::{Call, Failure, Functions, NewWork, OnComplete, Pool, Work};
 }
@@ -54,6 +57,8 @@ mod documents {
     mod contributing {}
     #[doc = include_str!("../../../docs/concepts/circuits.md")]
     mod circuits {}
+    #[doc = include_str!("../../../docs/concepts/commands.md")]
+    mod commands {}
     #[doc = include_str!("../../../docs/concepts/events.md")]
     mod events {}
     #[doc = include_str!("../../../docs/concepts/retries.md")]
