@@ -62,6 +62,8 @@ mod documents {
     mod contributing {}
     #[doc = include_str!("../../../docs/concepts/circuits.md")]
     mod circuits {}
+    #[doc = include_str!("../../../docs/concepts/commands.md")]
+    mod commands {}
     #[doc = include_str!("../../../docs/concepts/events.md")]
     mod events {}
     #[doc = include_str!("../../../docs/concepts/retries.md")]
