@@ -1,2 +1,5 @@
 //! The behaviour of the offices, alike on every kind of store.
 #![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
+
+mod projections;
+mod replay;
