@@ -72,6 +72,91 @@ pub enum Error {
         /// Why it cannot.
         reason: Unreadable,
     },
+    /// A projection's category is missing.
+    #[error("a projection needs a category: logic, view, reporting or integration")]
+    CategoryRequired,
+    /// A projection's category is none.
+    #[error("{0:?} is no category: logic, view, reporting or integration")]
+    InvalidCategory(String),
+    /// No projection of this node has the name.
+    #[error("there is no projection {0:?}")]
+    UnknownProjection(String),
+    /// The projection's lanes are not what they were, and they are not level.
+    #[error("the lanes of projection {0:?} have changed while they were not level")]
+    LanesChanged(String),
+    /// The projection's status does not allow it.
+    #[error("projection {projection:?} is {status}, which does not allow {event}")]
+    Transition {
+        /// The projection.
+        projection: String,
+        /// What it is.
+        status: &'static str,
+        /// What was to happen.
+        event: &'static str,
+    },
+    /// No such event is quarantined for the projection.
+    #[error("event {event_id} is not quarantined for projection {projection:?}")]
+    NotQuarantined {
+        /// The projection.
+        projection: String,
+        /// The event.
+        event_id: String,
+    },
+    /// No such dead letter of a projection is known.
+    #[error("Dead letter not found: {0}")]
+    LetterNotFound(String),
+    /// The dead letter was dealt with.
+    #[error("the dead letter of event {event_id} is {status}")]
+    LetterNotPending {
+        /// The event.
+        event_id: String,
+        /// What was done about it.
+        status: &'static str,
+    },
+    /// The projection has neither `reset` nor managed tables.
+    #[error("projection {0:?} has neither reset nor managed tables, and cannot be filled anew")]
+    NotRebuildable(String),
+    /// The projection is being replayed.
+    #[error("projection {projection:?} is being replayed by {replay_id}")]
+    ReplayAlreadyActive {
+        /// The projection.
+        projection: String,
+        /// The replay that runs.
+        replay_id: String,
+    },
+    /// No such replay is known.
+    #[error("there is no replay {0:?}")]
+    ReplayNotFound(String),
+    /// The replay does not run.
+    #[error("replay {replay_id} is {current_status}")]
+    ReplayNotRunning {
+        /// The replay.
+        replay_id: String,
+        /// What it is.
+        current_status: &'static str,
+    },
+    /// A checkpoint was to be set beyond the log.
+    #[error("position {position} is beyond the head of the log, {head}")]
+    BeyondHead {
+        /// Where it was to be.
+        position: u64,
+        /// The log's last position.
+        head: u64,
+    },
+    /// A projection did not reach a position in time.
+    #[error(
+        "projection {projection:?} did not reach position {position} within {waited_ms} ms; it is at {reached}"
+    )]
+    NotReached {
+        /// The projection.
+        projection: String,
+        /// What was waited for.
+        position: u64,
+        /// For how long.
+        waited_ms: u64,
+        /// Its lowest checkpoint.
+        reached: u64,
+    },
 }
 
 impl Error {
@@ -129,6 +214,20 @@ impl Error {
             Self::Middleware { .. } => &MIDDLEWARE_ERROR,
             Self::Late => &COMMAND_MOVED_ON,
             Self::Unreadable { reason, .. } => reason.entry(),
+            Self::CategoryRequired => &CATEGORY_REQUIRED,
+            Self::InvalidCategory(_) => &INVALID_CATEGORY,
+            Self::UnknownProjection(_) => &UNKNOWN_PROJECTION,
+            Self::LanesChanged(_) => &PROJECTION_LANES_CHANGED,
+            Self::Transition { .. } => &PROJECTION_STATUS_CONFLICT,
+            Self::NotQuarantined { .. } => &EVENT_NOT_QUARANTINED,
+            Self::LetterNotFound(_) => &PROJECTION_LETTER_NOT_FOUND,
+            Self::LetterNotPending { .. } => &PROJECTION_LETTER_NOT_PENDING,
+            Self::NotRebuildable(_) => &PROJECTION_NOT_REBUILDABLE,
+            Self::ReplayAlreadyActive { .. } => &REPLAY_ALREADY_ACTIVE,
+            Self::ReplayNotFound(_) => &REPLAY_NOT_FOUND,
+            Self::ReplayNotRunning { .. } => &REPLAY_NOT_RUNNING,
+            Self::BeyondHead { .. } => &CHECKPOINT_BEYOND_HEAD,
+            Self::NotReached { .. } => &PROJECTION_NOT_REACHED,
         }
     }
 
@@ -246,4 +345,46 @@ mainstay_core::codes! {
     EVENT_ERASED "EVENT_ERASED" 500 false
         "A decision rests on an event whose data were erased."
         "Say in DomainEvent::erased what such an event is taken for.";
+    CATEGORY_REQUIRED "CATEGORY_REQUIRED" 422 false
+        "A projection was given without a category."
+        "Say what it is for: logic, view, reporting or integration.";
+    INVALID_CATEGORY "INVALID_CATEGORY" 422 false
+        "A projection's category is none of those that exist."
+        "Choose logic, view, reporting or integration.";
+    UNKNOWN_PROJECTION "UNKNOWN_PROJECTION" 404 false
+        "No projection of this node has this name."
+        "Check the name against the list of projections, and that the program registers it.";
+    PROJECTION_LANES_CHANGED "PROJECTION_LANES_CHANGED" 409 false
+        "A projection has another number of lanes than before, and its lanes stand at different positions, so that events would be lost or applied twice."
+        "Run the program as it was until the projection has caught up, stop it, and start again.";
+    PROJECTION_STATUS_CONFLICT "PROJECTION_STATUS_CONFLICT" 409 false
+        "The status of the projection does not allow what was asked."
+        "Look at its status; resume, recover or rebuild it first, or wait for the rebuild to end.";
+    EVENT_NOT_QUARANTINED "EVENT_NOT_QUARANTINED" 404 false
+        "The event is not quarantined for this projection."
+        "Look at the list of quarantined events; it may have been let out or left for good meanwhile.";
+    PROJECTION_LETTER_NOT_FOUND "PROJECTION_LETTER_NOT_FOUND" 404 false
+        "No dead letter of this projection and event is known."
+        "Look at the list of dead letters; it may have been purged.";
+    PROJECTION_LETTER_NOT_PENDING "PROJECTION_LETTER_NOT_PENDING" 409 false
+        "The dead letter was dealt with already."
+        "Look at its status; only pending letters can be tried again or ignored.";
+    PROJECTION_NOT_REBUILDABLE "PROJECTION_NOT_REBUILDABLE" 422 false
+        "The projection cannot be filled anew: nothing says how its read model is emptied."
+        "Give it a reset, or let its tables be managed.";
+    REPLAY_ALREADY_ACTIVE "REPLAY_ALREADY_ACTIVE" 409 false
+        "The projection is being replayed already; the error names the replay."
+        "Wait for it, or cancel it.";
+    REPLAY_NOT_FOUND "REPLAY_NOT_FOUND" 404 false
+        "There is no replay with this id."
+        "Check the id against the list of replays.";
+    REPLAY_NOT_RUNNING "REPLAY_NOT_RUNNING" 409 false
+        "The replay has ended, or is not in the status that was expected; the error tells which it has."
+        "Trigger a rebuild to begin anew.";
+    CHECKPOINT_BEYOND_HEAD "CHECKPOINT_BEYOND_HEAD" 422 false
+        "A checkpoint was to be set beyond the end of the log; events that come later would be skipped."
+        "Give a position up to the head of the log.";
+    PROJECTION_NOT_REACHED "PROJECTION_NOT_REACHED" 504 true
+        "A projection did not reach the position that was waited for in time."
+        "Wait again, and look at the projection's lag and status.";
 }

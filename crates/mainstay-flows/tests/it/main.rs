@@ -3,3 +3,5 @@
 
 mod commands;
 mod deciders;
+mod projections;
+mod replay;

@@ -1,0 +1,344 @@
+//! Dead letters of projections (items 214 to 221).
+
+use super::poison::CURRENT;
+use super::retry::{self, Again, REAPPLY, RETRIED};
+use crate::error::{Error, Result};
+use crate::projections::MAX_PAGE;
+use crate::projections::definition::Projection;
+use crate::projections::opened::{Projections, Shared};
+use mainstay_core::retry::RetryPolicy;
+use mainstay_core::trace::TraceContext;
+use mainstay_events::Event;
+use mainstay_store::{Hold, Row, Tx, params};
+use mainstay_work::{NewWork, RETRIER_POOL};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What was done about a letter. The older names `retried` and `replayed` are read as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LetterStatus {
+    /// Nothing yet.
+    Pending,
+    /// It is tried again.
+    #[serde(alias = "retried")]
+    Retrying,
+    /// The event is in the read model after all.
+    #[serde(alias = "replayed")]
+    Resolved,
+    /// Somebody decided to leave it.
+    Ignored,
+}
+
+impl LetterStatus {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Retrying => "retrying",
+            Self::Resolved => "resolved",
+            Self::Ignored => "ignored",
+        }
+    }
+
+    fn of(name: &str) -> Self {
+        match name {
+            "retrying" => Self::Retrying,
+            "resolved" => Self::Resolved,
+            "ignored" => Self::Ignored,
+            _ => Self::Pending,
+        }
+    }
+}
+
+/// An event that a projection could not take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Letter {
+    /// The event.
+    pub event_id: String,
+    /// The projection.
+    pub projection_name: String,
+    /// The event's position.
+    pub position: u64,
+    /// The event's type.
+    pub event_type: String,
+    /// What it belongs together with.
+    pub correlation_id: String,
+    /// What happened.
+    pub error: String,
+    /// What was done about it.
+    pub status: LetterStatus,
+    /// When it failed last.
+    pub failed_at: i64,
+    /// When it was last tried again.
+    pub retry_started_at: Option<i64>,
+    /// The work that tries it again.
+    pub retry_run_id: Option<String>,
+    /// When the retrier was last asked to.
+    pub last_retry_at: Option<i64>,
+    /// How often it was tried again.
+    pub retry_count: u32,
+    /// What happened when it was tried again.
+    pub last_error: Option<String>,
+    /// When it was in the read model after all.
+    pub resolved_at: Option<i64>,
+    /// Where the event stands in a trace.
+    pub trace_context: Option<TraceContext>,
+}
+
+/// Which letters.
+#[derive(Debug, Clone, Default)]
+pub struct LetterFilter {
+    /// Of this projection.
+    pub projection: Option<String>,
+    /// Of this status.
+    pub status: Option<LetterStatus>,
+    /// Of events that belong together under this id.
+    pub correlation_id: Option<String>,
+    /// After this letter, by its position and projection.
+    pub after: Option<(u64, String)>,
+}
+
+/// How many letters there are (item 217).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LetterStats {
+    /// All of them.
+    pub total: u64,
+    /// By `{projection}:{status}`.
+    pub by_projection_and_status: BTreeMap<String, u64>,
+    /// When the oldest failed that nobody has dealt with.
+    pub oldest_pending: Option<i64>,
+}
+
+/// A limit that is not given (item 218).
+const USUAL_LIMIT: usize = 100;
+/// The retrier's way with letters (item 220): executions, first wait, base.
+const RUN: (u32, u64, f64) = (6, 1_000, 2.0);
+const DAY_MS: i64 = 86_400_000;
+
+const COLUMNS: &str = "event_id, projection, position, event_type, correlation_id, error, status, failed_at, \
+     retry_started_at, retry_run_id, last_retry_at, retry_count, last_error, resolved_at, trace";
+/// What is a letter, of the generation that readers see.
+const LETTERS: &str = "is_poison = 0 AND status <> 'failing'";
+const RETRY: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', retry_started_at = mainstay_now(), \
+     retry_run_id = $3, retry_count = retry_count + 1 \
+     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending'";
+const RUN_AGAIN: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', \
+     retry_started_at = mainstay_now(), last_retry_at = mainstay_now(), retry_run_id = $3, \
+     retry_count = retry_count + 1 WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending'";
+const IGNORE: &str = "UPDATE mainstay_projection_failures SET status = 'ignored' \
+     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending'";
+const STATS: &str = "SELECT projection, status, count(*), min(failed_at) FROM mainstay_projection_failures";
+const PURGE: &str = "DELETE FROM mainstay_projection_failures WHERE status = 'resolved' AND is_poison = 0 \
+     AND resolved_at < mainstay_now() - $1";
+
+fn letter(row: &Row) -> mainstay_store::Result<Letter> {
+    Ok(Letter {
+        event_id: row.get(0)?,
+        projection_name: row.get(1)?,
+        position: row.get(2)?,
+        event_type: row.get(3)?,
+        correlation_id: row.get(4)?,
+        error: row.get(5)?,
+        status: LetterStatus::of(row.get(6)?),
+        failed_at: row.get(7)?,
+        retry_started_at: row.get(8)?,
+        retry_run_id: row.get(9)?,
+        last_retry_at: row.get(10)?,
+        retry_count: row.get(11)?,
+        last_error: row.get(12)?,
+        resolved_at: row.get(13)?,
+        trace_context: row.get::<Option<&str>>(14)?.and_then(|text| serde_json::from_str(text).ok()),
+    })
+}
+
+async fn page(tx: &Tx, filter: &LetterFilter, limit: usize) -> mainstay_store::Result<Vec<Letter>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM mainstay_projection_failures WHERE {LETTERS} AND {CURRENT} \
+         AND (CAST($1 AS TEXT) IS NULL OR projection = $1) AND (CAST($2 AS TEXT) IS NULL OR status = $2) \
+         AND (CAST($3 AS TEXT) IS NULL OR correlation_id = $3) \
+         AND (position > $4 OR (position = $4 AND projection > $5)) ORDER BY position, projection LIMIT $6"
+    );
+    let (position, after) = filter.after.clone().unwrap_or_default();
+    let status = filter.status.map(LetterStatus::as_str);
+    let (projection, correlation_id) = (filter.projection.as_deref(), filter.correlation_id.as_deref());
+    let limit = limit.clamp(1, MAX_PAGE) as i64;
+    let params = params![projection, status, correlation_id, position as i64, after, limit];
+    tx.query(&sql, params).await?.iter().map(letter).collect()
+}
+
+/// A letter, held until the transaction ends.
+async fn hold(tx: &Tx, projection: &str, event_id: &str) -> mainstay_store::Result<Letter> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM mainstay_projection_failures \
+         WHERE projection = $1 AND event_id = $2 AND {LETTERS} AND {CURRENT}"
+    );
+    let rows = tx.query_holding(&sql, params![projection, event_id], Hold::Alone).await?;
+    letter(rows.first().ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))?)
+}
+
+/// A letter that nobody has dealt with.
+async fn hold_pending(tx: &Tx, projection: &str, event_id: &str) -> mainstay_store::Result<Letter> {
+    let letter = hold(tx, projection, event_id).await?;
+    match letter.status {
+        LetterStatus::Pending => Ok(letter),
+        other => {
+            let (event_id, status) = (event_id.to_owned(), other.as_str());
+            Err(Error::LetterNotPending { event_id, status }.into())
+        }
+    }
+}
+
+type Retrying = (Arc<Shared>, Vec<(Arc<Projection>, Arc<Event>)>);
+
+/// Lets letters be tried again by an item each, all in one transaction.
+async fn retry_in(tx: Tx, (shared, events): Retrying) -> mainstay_store::Result<Vec<String>> {
+    let mut items = Vec::new();
+    for (projection, event) in &events {
+        hold_pending(&tx, &projection.name, event.id()).await?;
+        items.push(retry::item(projection, event)?);
+    }
+    let receipt = shared.work.enqueue_in(&tx, items).map_err(Error::from)?;
+    for ((projection, event), work_id) in events.iter().zip(receipt.work_ids()) {
+        tx.execute(RETRY, params![&projection.name, event.id(), work_id]).await?;
+    }
+    Ok(receipt.work_ids().to_vec())
+}
+
+impl Projections {
+    /// A page of letters, in the order of the log.
+    pub async fn letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
+        let read = async |tx: Tx, (filter, limit): (LetterFilter, usize)| page(&tx, &filter, limit).await;
+        Ok(self.shared.store.read_with((filter, limit), read).await?)
+    }
+
+    /// One letter.
+    pub async fn letter(&self, projection: &str, event_id: &str) -> Result<Letter> {
+        let read = async |tx: Tx, (projection, event_id): (String, String)| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM mainstay_projection_failures \
+                 WHERE projection = $1 AND event_id = $2 AND {LETTERS} AND {CURRENT}"
+            );
+            tx.query_optional(&sql, params![projection, event_id]).await?.as_ref().map(letter).transpose()
+        };
+        let context = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
+        let found = self.shared.store.read_with(context, read).await?;
+        found.ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))
+    }
+
+    /// How many letters there are.
+    pub async fn letter_stats(&self) -> Result<LetterStats> {
+        let read = async |tx: Tx| {
+            let sql = format!("{STATS} WHERE {LETTERS} AND {CURRENT} GROUP BY projection, status");
+            let mut stats = LetterStats::default();
+            for row in tx.query(&sql, &[]).await? {
+                let (projection, status, count): (&str, &str, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                stats.total += count;
+                stats.by_projection_and_status.insert(format!("{projection}:{status}"), count);
+                if status == "pending" {
+                    let oldest: i64 = row.get(3)?;
+                    stats.oldest_pending =
+                        Some(stats.oldest_pending.map_or(oldest, |other| other.min(oldest)));
+                }
+            }
+            Ok(stats)
+        };
+        Ok(self.shared.store.read(read).await?)
+    }
+
+    /// Tries a letter again; the id of the work that does.
+    pub async fn retry_letter(&self, projection: &str, event_id: &str) -> Result<String> {
+        let projection = self.shared.find(projection)?;
+        self.letter(&projection.name, event_id).await?;
+        let event = Arc::new(self.shared.event(event_id).await?);
+        let context = (self.shared.clone(), vec![(projection, event)]);
+        let mut ids = self.shared.store.transact_with(context, retry_in).await?;
+        ids.pop().ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))
+    }
+
+    /// Tries the oldest pending letters of a projection again, 100 unless said otherwise; how many.
+    pub async fn bulk_retry(&self, projection: &str, limit: Option<usize>) -> Result<usize> {
+        let projection = self.shared.find(projection)?.name.clone();
+        self.retry_those(Some(projection), limit).await
+    }
+
+    /// Tries the oldest pending letters of all projections again, 100 unless said otherwise; how many.
+    pub async fn retry_all(&self, limit: Option<usize>) -> Result<usize> {
+        self.retry_those(None, limit).await
+    }
+
+    async fn retry_those(&self, projection: Option<String>, limit: Option<usize>) -> Result<usize> {
+        let filter =
+            LetterFilter { projection, status: Some(LetterStatus::Pending), ..LetterFilter::default() };
+        let mut events = Vec::new();
+        for letter in self.letters(filter, limit.unwrap_or(USUAL_LIMIT)).await? {
+            // One of another program's projections is left to it.
+            if let Ok(projection) = self.shared.find(&letter.projection_name) {
+                events.push((projection, Arc::new(self.shared.event(&letter.event_id).await?)));
+            }
+        }
+        if events.is_empty() {
+            return Ok(0);
+        }
+        Ok(self.shared.store.transact_with((self.shared.clone(), events), retry_in).await?.len())
+    }
+
+    /// Tries a letter again through the retrier: by an action of the application's that calls somebody else and sees to
+    /// the event itself, or by applying the event; the id of the run.
+    pub async fn run_letter(&self, projection: &str, event_id: &str, action: Option<&str>) -> Result<String> {
+        let run = async |tx: Tx, (shared, again, action): (Arc<Shared>, Again, String)| {
+            let letter = hold_pending(&tx, &again.projection, &again.event_id).await?;
+            let (attempts, wait_ms, base) = RUN;
+            let policy = RetryPolicy::new(attempts, wait_ms, base, RetryPolicy::default().max_backoff_ms());
+            let policy = policy.map_err(|error| Error::invalid("retry", error.to_string()))?;
+            let item = NewWork::new(RETRIER_POOL, action, &again).map_err(Error::from)?;
+            let mut item = item.retry(policy).on_complete(RETRIED, &again).map_err(Error::from)?;
+            if let Some(trace) = letter.trace_context {
+                item = item.trace(trace);
+            }
+            let receipt = shared.work.enqueue_in(&tx, [item]).map_err(Error::from)?;
+            let run_id = receipt.work_ids()[0].clone();
+            tx.execute(RUN_AGAIN, params![&again.projection, &again.event_id, &run_id]).await?;
+            Ok(run_id)
+        };
+        let name = self.shared.find(projection)?.name.clone();
+        let again = Again { projection: name, event_id: event_id.to_owned() };
+        let context = (self.shared.clone(), again, action.unwrap_or(REAPPLY).to_owned());
+        Ok(self.shared.store.transact_with(context, run).await?)
+    }
+
+    /// Leaves a letter for good.
+    pub async fn ignore_letter(&self, projection: &str, event_id: &str) -> Result<()> {
+        let ignore = async |tx: Tx, (projection, event_id): (String, String)| {
+            hold_pending(&tx, &projection, &event_id).await?;
+            tx.execute(IGNORE, params![projection, event_id]).await.map(drop)
+        };
+        let context = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
+        Ok(self.shared.store.transact_with(context, ignore).await?)
+    }
+
+    /// Leaves the oldest pending letters of a projection for good, 100 unless said otherwise; how many.
+    pub async fn bulk_ignore(&self, projection: &str, limit: Option<usize>) -> Result<usize> {
+        let ignore = async |tx: Tx, (filter, limit): (LetterFilter, usize)| {
+            let letters = page(&tx, &filter, limit).await?;
+            let mut count = 0;
+            for letter in letters {
+                count += tx.execute(IGNORE, params![&letter.projection_name, &letter.event_id]).await?;
+            }
+            Ok(count as usize)
+        };
+        let projection = Some(self.shared.find(projection)?.name.clone());
+        let filter =
+            LetterFilter { projection, status: Some(LetterStatus::Pending), ..LetterFilter::default() };
+        Ok(self.shared.store.transact_with((filter, limit.unwrap_or(USUAL_LIMIT)), ignore).await?)
+    }
+
+    /// Removes letters that were resolved more than so many days ago; how many.
+    pub async fn purge_resolved(&self, older_than_days: u32) -> Result<u64> {
+        let purge = async |tx: Tx, age_ms: i64| tx.execute(PURGE, params![age_ms]).await;
+        Ok(self.shared.store.transact_with(i64::from(older_than_days) * DAY_MS, purge).await?)
+    }
+}

@@ -1,0 +1,65 @@
+//! The projections of a program, before they are opened.
+
+use super::definition::Projection;
+use super::failures::retry;
+use super::opened::Shared;
+use super::replay;
+use crate::error::{Error, Result};
+use mainstay_work::Functions;
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// The opened projections, for functions that were registered before: work is opened with its functions, and
+/// projections with their work.
+pub(crate) type Slot = Arc<OnceLock<Weak<Shared>>>;
+
+/// The projections of a program. Its order, by kind and then as they were added, is that of rebuilds.
+#[derive(Debug, Default)]
+pub struct Registry {
+    projections: Vec<Projection>,
+    slot: Slot,
+}
+
+impl Registry {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a projection.
+    pub fn with(mut self, projection: Projection) -> Self {
+        self.projections.push(projection);
+        self
+    }
+
+    /// Adds what projections do as work. Call it before the work is opened.
+    pub fn functions(&self, functions: Functions) -> Functions {
+        replay::functions(retry::functions(functions, &self.slot), &self.slot)
+    }
+
+    /// The definitions in the order of rebuilds, if they can be taken.
+    pub(crate) fn checked(self) -> Result<(Vec<Arc<Projection>>, Slot)> {
+        let (mut names, mut tables) = (HashSet::new(), HashSet::new());
+        for projection in &self.projections {
+            projection.check()?;
+            if !names.insert(&projection.name) {
+                let reason = format!("there are two of the name {:?}", projection.name);
+                return Err(Error::invalid("projection", reason));
+            }
+            if let Some(table) = projection.tables.iter().find(|table| !tables.insert(&table.name)) {
+                let reason = format!("two tables are called {:?}", table.name);
+                return Err(Error::invalid("projection", reason));
+            }
+        }
+        let mut ordered: Vec<_> = self.projections.into_iter().map(Arc::new).collect();
+        ordered.sort_by_key(|projection| projection.kind);
+        Ok((ordered, self.slot))
+    }
+}
+
+/// The opened projections behind a slot.
+pub(crate) fn opened(slot: &Slot) -> mainstay_store::Result<Arc<Shared>> {
+    let shared = slot.get().and_then(Weak::upgrade);
+    // Another node, or this one in a moment, has them.
+    shared.ok_or_else(|| mainstay_store::Error::Unavailable("the projections are not open here".to_owned()))
+}

@@ -1,0 +1,283 @@
+//! One chunk of a replay: an item of work.
+
+use super::row::{self, Replay, ReplayStatus};
+use super::switch;
+use crate::error::Error;
+use crate::projections::apply::{self, Blame, Stage};
+use crate::projections::checkpoints::{self, LaneState};
+use crate::projections::definition::Projection;
+use crate::projections::failures::{self, Verdict};
+use crate::projections::lifecycle::Move;
+use crate::projections::opened::{REPLAY_POOL, Shared};
+use crate::projections::projector::tell;
+use crate::projections::registry::{Slot, opened};
+use crate::projections::status;
+use mainstay_core::failure::Failure;
+use mainstay_events::{Event, Selection};
+use mainstay_store::Tx;
+use mainstay_work::{Call, Functions, NewWork, OnComplete, WorkResult};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const CHUNK: &str = "mainstay.replay.chunk";
+const ENDED: &str = "mainstay.replay.ended";
+/// A chunk must fit into 10 s (item 202). One that does not fails, and is tried again.
+const BUDGET: Duration = Duration::from_secs(10);
+
+/// Which chunk: the one after a position.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Args {
+    replay_id: String,
+    after: u64,
+}
+
+/// Enqueues the chunk that follows where a replay is, in the transaction that has brought it there.
+pub(super) fn enqueue(tx: &Tx, shared: &Shared, replay: &Replay, after_ms: u64) -> Result<(), Error> {
+    let args = Args { replay_id: replay.replay_id.clone(), after: replay.last_position };
+    let item = NewWork::new(REPLAY_POOL, CHUNK, &args)?
+        .key(format!("replay:{}", replay.projection))
+        .on_complete(ENDED, &args)?
+        .run_after(Duration::from_millis(after_ms));
+    shared.work.enqueue_in(tx, [item])?;
+    Ok(())
+}
+
+/// Adds the functions.
+pub(crate) fn functions(functions: Functions, slot: &Slot) -> Functions {
+    let (chunks, ends) = (slot.clone(), slot.clone());
+    switch::functions(functions, slot)
+        .action_within(BUDGET, CHUNK, move |_: Call, args: Args| {
+            let slot = chunks.clone();
+            async move {
+                let failed = |error: Error| Failure::retryable(format!("{}: {error}", error.code()));
+                let shared = opened(&slot).map_err(|error| failed(error.into()))?;
+                run(shared, args).await.map_err(failed)
+            }
+        })
+        .mutation(ENDED, move |tx: Tx, _: Call, told: OnComplete<Args>| {
+            let slot = ends.clone();
+            async move { ended(&tx, &*opened(&slot)?, told).await }
+        })
+}
+
+/// A part of a replay on its way into a read model.
+#[derive(Clone)]
+struct Batch {
+    shared: Arc<Shared>,
+    projection: Arc<Projection>,
+    replay_id: String,
+    from: u64,
+    to: u64,
+    /// Whether the chunk is done with it.
+    is_end: bool,
+    events: Arc<[Event]>,
+    stage: Arc<Stage>,
+    /// Whether what the lanes have had in the meantime may be applied in the transaction that switches.
+    may_catch_up: bool,
+    is_catching_up: Arc<AtomicBool>,
+}
+
+async fn run(shared: Arc<Shared>, args: Args) -> crate::Result<()> {
+    let look = async |tx: Tx, replay_id: String| row::look(&tx, &replay_id).await;
+    let replay = shared.store.read_with(args.replay_id.clone(), look).await?;
+    if replay.status != ReplayStatus::Running || replay.last_position != args.after {
+        return Ok(());
+    }
+    let projection = shared.find(&replay.projection)?;
+    let (until, size) = (Some(replay.target_position), replay.chunk_size as usize);
+    let chunk = apply::read(&shared.log, &projection, args.after, until, size).await?;
+    let batch = Batch {
+        shared,
+        projection,
+        replay_id: args.replay_id,
+        from: args.after,
+        to: chunk.to,
+        is_end: true,
+        events: chunk.events.into(),
+        stage: Arc::default(),
+        may_catch_up: true,
+        is_catching_up: Arc::default(),
+    };
+    match carry_out(&batch).await? {
+        Ok(_) => Ok(()),
+        Err(failure) if batch.events.len() == 1 => failed(batch, failure).await,
+        Err(_) => one_by_one(batch).await,
+    }
+}
+
+/// Applies a batch in one transaction: whether it was its turn, or what the handler failed with.
+async fn carry_out(batch: &Batch) -> crate::Result<Result<bool, Failure>> {
+    let mut batch = batch.clone();
+    loop {
+        let error = match batch.shared.store.transact_with(batch.clone(), apply_in).await {
+            Ok(is_applied) => return Ok(Ok(is_applied)),
+            Err(error) => error,
+        };
+        match Blame::of(error, &batch.stage) {
+            // Not an event of this batch: those that were to be caught up with become a chunk, and are seen to there.
+            Blame::Handler(_) if batch.is_catching_up.load(Ordering::Relaxed) && batch.may_catch_up => {
+                batch.may_catch_up = false;
+            }
+            Blame::Handler(failure) => return Ok(Err(failure)),
+            Blame::Store(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Applies a chunk that cannot be taken whole, so that only the events that fail are held up.
+async fn one_by_one(batch: Batch) -> crate::Result<()> {
+    let mut from = batch.from;
+    for (index, event) in batch.events.iter().enumerate() {
+        let is_end = index + 1 == batch.events.len();
+        let to = if is_end { batch.to } else { event.position() };
+        let events = [event.clone()].into();
+        let alone = Batch { from, to, is_end, events, stage: Arc::default(), ..batch.clone() };
+        match carry_out(&alone).await? {
+            Ok(true) => from = to,
+            Ok(false) => return Ok(()),
+            Err(failure) => return failed(alone, failure).await,
+        }
+    }
+    Ok(())
+}
+
+/// Writes the failure of one event down. What follows is the next chunk's, later if the event is tried again.
+async fn failed(batch: Batch, failure: Failure) -> crate::Result<()> {
+    let verdict = batch.shared.store.transact_with((batch.clone(), failure.clone()), record_in).await?;
+    let projection = &batch.projection;
+    tracing::warn!(projection = projection.name, %failure, ?verdict, "an event failed in a replay");
+    if let Some(Verdict::GivenUp { attempts }) = verdict {
+        tell(projection, &batch.events[0], attempts, &failure);
+    }
+    Ok(())
+}
+
+/// The replay of a batch and the generation that it fills, if it is the batch's turn; held, and with it the lanes that
+/// it moves.
+async fn hold(tx: &Tx, batch: &Batch) -> mainstay_store::Result<Option<(Replay, i64)>> {
+    let found = status::hold(tx, &batch.projection.name).await?;
+    let replay = row::hold(tx, &batch.replay_id).await?;
+    if replay.status != ReplayStatus::Running || replay.last_position != batch.from {
+        return Ok(None);
+    }
+    if replay.shape != batch.shared.shape(&batch.projection) {
+        let reason = "another version of the projection is needed".to_owned();
+        return Err(mainstay_store::Error::Unavailable(reason));
+    }
+    if replay.generation.is_none() {
+        let lanes = checkpoints::hold_all(tx, &replay.projection).await?;
+        let is_here = |lane: &checkpoints::Lane| lane.position == batch.from && lane.state == LaneState::Held;
+        if !lanes.iter().all(is_here) {
+            return Err(Error::invalid("replay", "the projection was moved by somebody else").into());
+        }
+    }
+    let generation = replay.generation.unwrap_or(found.generation);
+    Ok(Some((replay, generation)))
+}
+
+async fn apply_in(tx: Tx, batch: Batch) -> mainstay_store::Result<bool> {
+    batch.stage.leave();
+    batch.is_catching_up.store(false, Ordering::Relaxed);
+    let Some((replay, generation)) = hold(&tx, &batch).await? else { return Ok(false) };
+    let taken = apply::give(&tx, &batch.projection, generation, &batch.events, &batch.stage).await?;
+    batch.shared.store.failpoints().hit("replay.applied")?;
+    advance(&tx, &batch, replay, (taken, 0), batch.is_end).await?;
+    Ok(true)
+}
+
+async fn record_in(tx: Tx, (batch, failure): (Batch, Failure)) -> mainstay_store::Result<Option<Verdict>> {
+    let Some((replay, generation)) = hold(&tx, &batch).await? else { return Ok(None) };
+    let (random, event) = (batch.shared.store.random(), &batch.events[0]);
+    let verdict = failures::record(&tx, &batch.projection, generation, event, &failure, &**random).await?;
+    match verdict {
+        Verdict::Again(after_ms) => enqueue(&tx, &batch.shared, &replay, after_ms)?,
+        Verdict::GivenUp { .. } => advance(&tx, &batch, replay, (0, 1), true).await?,
+    }
+    Ok(Some(verdict))
+}
+
+/// Moves a replay, which is held, to the end of a batch; ends it there, or enqueues what follows.
+async fn advance(
+    tx: &Tx,
+    batch: &Batch,
+    mut replay: Replay,
+    (taken, given_up): (u64, u64),
+    is_end: bool,
+) -> mainstay_store::Result<()> {
+    let (shared, projection) = (&batch.shared, &batch.projection);
+    replay.events_processed += batch.to - batch.from;
+    replay.last_position = batch.to;
+    // A single event of a chunk is no chunk, unless it is the last.
+    replay.chunks_completed += u64::from(batch.is_end);
+    if replay.generation.is_none() {
+        let last = batch.events.last().map(Event::id);
+        checkpoints::set_all(tx, &projection.name, batch.to, last, (taken, given_up)).await?;
+    }
+    let is_over = replay.last_position >= replay.target_position && finish(tx, batch, &mut replay).await?;
+    row::advance(tx, &replay).await?;
+    if is_over {
+        row::set(tx, &replay.replay_id, ReplayStatus::Completed, None).await?;
+    } else if is_end {
+        enqueue(tx, shared, &replay, 0)?;
+        shared.store.failpoints().hit("replay.enqueued")?;
+    }
+    Ok(())
+}
+
+/// Ends a replay that is where it was to go; false when there is more to do, because the lanes have gone on meanwhile.
+async fn finish(tx: &Tx, batch: &Batch, replay: &mut Replay) -> mainstay_store::Result<bool> {
+    let (shared, projection) = (&batch.shared, &batch.projection);
+    let Some(generation) = replay.generation else {
+        switch::let_go(tx, shared, replay).await?;
+        return Ok(true);
+    };
+    // From here on the lanes wait, for as long as it takes to apply what they have had in the meantime.
+    let lanes = checkpoints::hold_all(tx, &projection.name).await?;
+    let reached = lanes.iter().map(|lane| lane.position).max().unwrap_or(0);
+    if reached > replay.last_position {
+        let size = replay.chunk_size as usize;
+        let mut rest = Selection::all().after(replay.last_position).until(reached);
+        rest.query = projection.query();
+        let page = shared.log.read_in(tx, &rest, size).await.map_err(Error::from)?;
+        replay.total_events += reached - replay.last_position;
+        replay.target_position = reached;
+        if page.next.is_some() || !batch.may_catch_up {
+            return Ok(false);
+        }
+        batch.is_catching_up.store(true, Ordering::Relaxed);
+        let events: Arc<[Event]> = page.events.into();
+        apply::give(tx, projection, generation, &events, &batch.stage).await?;
+        replay.events_processed += reached - replay.last_position;
+        replay.last_position = reached;
+        replay.chunks_completed += 1;
+    }
+    switch::to_generation(tx, shared, projection, replay, generation).await?;
+    shared.store.failpoints().hit("replay.switched")?;
+    Ok(true)
+}
+
+/// Notes that a chunk has ended for good without success: the replay has failed.
+async fn ended(tx: &Tx, shared: &Shared, told: OnComplete<Args>) -> mainstay_store::Result<()> {
+    let error = match told.result {
+        WorkResult::Success { .. } => return Ok(()),
+        WorkResult::Failed { error } => error,
+        WorkResult::Canceled => "its work was canceled".to_owned(),
+    };
+    let Some(args) = told.context else { return Ok(()) };
+    let known = row::look(tx, &args.replay_id).await?;
+    let found = status::hold(tx, &known.projection).await?;
+    let replay = row::hold(tx, &args.replay_id).await?;
+    if replay.status != ReplayStatus::Running || replay.last_position != args.after {
+        return Ok(());
+    }
+    tracing::error!(replay = replay.replay_id, error, "a replay has failed");
+    row::set(tx, &replay.replay_id, ReplayStatus::Failed, Some(&error)).await?;
+    if replay.generation.is_none() && found.status.next(Move::Fail).is_some() {
+        status::go(tx, &replay.projection, &found, Move::Fail, Some(&error)).await?;
+    }
+    shared.tell_moved(&replay.projection);
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! Projections: following the log, failures, an operator's means.
+
+mod following;
+mod letters;
+mod operating;
+mod poison;
+pub(crate) mod support;

@@ -1,0 +1,217 @@
+//! Blue and green: the next generation is filled beside the one that readers see.
+
+use super::ended;
+use crate::projections::support::{Bad, Bench, PATIENCE, at_once, components, until};
+use mainstay_events::Event;
+use mainstay_flows::projections::failures::LetterFilter;
+use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
+use mainstay_flows::projections::{By, Category, Lifecycle, Model, Projection};
+use mainstay_store::{Store, Tx, params};
+use mainstay_testkit::stores::{for_each_lasting_store, for_each_store};
+use mainstay_testkit::time::VirtualTime;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A projection with a managed table of one row for each event. `doubled` is another shape of it.
+fn managed(bad: &Bad, is_doubled: bool) -> Projection {
+    let bad = bad.clone();
+    let column = if is_doubled { ", twice BIGINT NOT NULL" } else { "" };
+    let create = format!("CREATE TABLE {{table}} (position BIGINT NOT NULL{column})");
+    Projection::new("orders", Category::View)
+        .retry(at_once(2))
+        .partitioned(2, By::Stream)
+        .table("order_rows", &[&create, "CREATE INDEX {table}_by_position ON {table} (position)"])
+        .each(move |tx: Tx, model: Model, event: Event| {
+            let bad = bad.clone();
+            async move {
+                let (table, position) = (model.table("order_rows")?, event.position() as i64);
+                if is_doubled {
+                    let sql = format!("INSERT INTO {table} (position, twice) VALUES ($1, $2)");
+                    tx.execute(&sql, params![position, position * 2]).await?;
+                } else {
+                    let sql = format!("INSERT INTO {table} (position) VALUES ($1)");
+                    tx.execute(&sql, params![position]).await?;
+                }
+                bad.check(&event)
+            }
+        })
+}
+
+async fn rows(store: &Store) -> Vec<u64> {
+    let read = async |tx: Tx| {
+        let rows = tx.query("SELECT position FROM order_rows ORDER BY position", &[]).await?;
+        rows.iter().map(|row| row.get::<u64>(0)).collect::<mainstay_store::Result<Vec<_>>>()
+    };
+    store.read(read).await.unwrap()
+}
+
+async fn exists(store: &Store, table: &str) -> bool {
+    let sql = format!("SELECT count(*) FROM {table}");
+    let look = async |tx: Tx, sql: String| tx.query(&sql, &[]).await;
+    store.read_with(sql, look).await.is_ok()
+}
+
+#[test]
+fn readers_see_a_whole_model_all_the_time() {
+    for_each_store(async |place| {
+        // In one lane, so that there are no gaps.
+        let definition = managed(&Bad::default(), false).partitioned(1, By::Stream);
+        let bench = Bench::open(&place, vec![definition]).await;
+        let (projecting, engine) = bench.start().await;
+        bench.append_many(400).await;
+        bench.caught_up("orders").await;
+        let (store, is_over) = (bench.store.clone(), Arc::new(AtomicBool::new(false)));
+        let told = is_over.clone();
+        let reader = tokio::spawn(async move {
+            let (mut least, mut looks) = (400, 0);
+            while !told.load(Ordering::SeqCst) {
+                let seen = rows(&store).await;
+                assert!(seen.len() >= least, "{} after {least}", seen.len());
+                assert!(seen.iter().copied().eq(1..=seen.len() as u64), "a row is missing or double");
+                (least, looks) = (seen.len(), looks + 1);
+            }
+            looks
+        });
+        for generation in 2..=4 {
+            let rebuild = Rebuild::of("orders").from(0).chunk_size(50);
+            let begun = bench.projections.trigger_rebuild(rebuild).await.unwrap();
+            // b_197: the old version goes on being served, and with it what is live.
+            while bench.projections.rebuild_status(&begun.replay_id).await.unwrap().status
+                == ReplayStatus::Running
+            {
+                bench.append_many(5).await;
+                bench.caught_up("orders").await;
+                assert_eq!(bench.projections.status("orders").await.unwrap().status, Lifecycle::Active);
+            }
+            assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+            assert_eq!(bench.projections.status("orders").await.unwrap().generation, generation);
+        }
+        is_over.store(true, Ordering::SeqCst);
+        assert!(reader.await.unwrap() > 0);
+        bench.append_many(20).await;
+        bench.caught_up("orders").await;
+        let head = bench.log.head().await.unwrap();
+        assert_eq!(rows(&bench.store).await, (1..=head).collect::<Vec<u64>>());
+        projecting.stop(PATIENCE).await;
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn an_old_generation_is_removed_when_nobody_can_read_it_any_more() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let bench = Bench::on(store, vec![managed(&Bad::default(), false)]).await;
+        let engine = bench.work.start().await.unwrap();
+        bench.append_many(30).await;
+        for _ in 0..2 {
+            let begun = bench.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap();
+            assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+            assert_eq!(rows(&bench.store).await.len(), 30);
+        }
+        for (table, is_there) in
+            [("order_rows__g1", true), ("order_rows__g2", true), ("order_rows__g3", true)]
+        {
+            assert_eq!(exists(&bench.store, table).await, is_there, "{table}");
+        }
+        time.advance(601_000).await.unwrap();
+        until("both are removed", async || {
+            engine.look_around();
+            !exists(&bench.store, "order_rows__g1").await && !exists(&bench.store, "order_rows__g2").await
+        })
+        .await;
+        assert_eq!(rows(&bench.store).await, (1..=30).collect::<Vec<u64>>());
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn a_cancelled_rebuild_leaves_what_readers_see() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place, vec![managed(&Bad::default(), false)]).await;
+        let projecting = bench.projections.start();
+        bench.append_many(30).await;
+        bench.caught_up("orders").await;
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap();
+        assert!(exists(&bench.store, "order_rows__g2").await);
+        bench.projections.cancel_rebuild(&begun.replay_id).await.unwrap();
+        assert!(!exists(&bench.store, "order_rows__g2").await);
+        bench.append_many(10).await;
+        bench.caught_up("orders").await;
+        assert_eq!(rows(&bench.store).await.len(), 40);
+        // And another one can begin.
+        let engine = bench.work.start().await.unwrap();
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap();
+        assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+        assert_eq!(rows(&bench.store).await.len(), 40);
+        projecting.stop(PATIENCE).await;
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn a_model_of_another_shape_is_served_until_the_new_one_is_built() {
+    for_each_lasting_store(async |place| {
+        let bench = Bench::open(&place, vec![managed(&Bad::default(), false)]).await;
+        let projecting = bench.projections.start();
+        bench.append_many(60).await;
+        bench.caught_up("orders").await;
+        projecting.stop(PATIENCE).await;
+        let Bench { store, log, work, projections } = bench;
+        drop((log, work, projections));
+        store.close().await;
+
+        let store = components(place.options()).open().await.unwrap();
+        let bench = Bench::on(store, vec![managed(&Bad::default(), true)]).await;
+        let (projecting, engine) = bench.start().await;
+        assert!(bench.projections.status("orders").await.unwrap().is_outdated);
+        // The new handler does not write to the old table: readers see it as it was.
+        bench.append_many(10).await;
+        assert_eq!(rows(&bench.store).await.len(), 60);
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap();
+        assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+        bench.caught_up("orders").await;
+        bench.append_many(10).await;
+        bench.caught_up("orders").await;
+        let sum = async |tx: Tx| {
+            tx.query_one("SELECT CAST(sum(twice) AS BIGINT) FROM order_rows", &[]).await?.get::<i64>(0)
+        };
+        assert_eq!(bench.store.read(sum).await.unwrap(), 80 * 81);
+        let status = bench.projections.status("orders").await.unwrap();
+        assert_eq!((status.is_outdated, status.generation), (false, 2));
+        projecting.stop(PATIENCE).await;
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn letters_follow_the_generation_that_readers_see() {
+    for_each_store(async |place| {
+        let bad = Bad::texts(&["bad"]);
+        let bench = Bench::open(&place, vec![managed(&bad, false)]).await;
+        let (projecting, engine) = bench.start().await;
+        let first = bench.append("Noted", &["bad", "fine"]).await;
+        bench.caught_up("orders").await;
+        assert_eq!(rows(&bench.store).await, [2]);
+        // The same event fails in the new generation too: there is one letter, and it can be tried again.
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap();
+        assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+        let letters = bench.projections.letters(LetterFilter::default(), 10).await.unwrap();
+        assert_eq!(letters.iter().map(|letter| &letter.event_id).collect::<Vec<_>>(), [&first[0]]);
+        bad.mend();
+        let work = bench.projections.retry_letter("orders", &first[0]).await.unwrap();
+        bench.work.wait_for(&work, PATIENCE).await.unwrap();
+        until("it is applied", async || rows(&bench.store).await == [1, 2]).await;
+        // A rebuild resolves what it could take.
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap();
+        assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+        assert_eq!(rows(&bench.store).await, [1, 2]);
+        let stats = bench.projections.letter_stats().await.unwrap().by_projection_and_status;
+        assert_eq!(
+            stats.iter().map(|(name, count)| (name.as_str(), *count)).collect::<Vec<_>>(),
+            [("orders:resolved", 1)]
+        );
+        projecting.stop(PATIENCE).await;
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}

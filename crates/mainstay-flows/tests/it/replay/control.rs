@@ -1,0 +1,126 @@
+//! Triggering, cancelling, pausing, and looking.
+
+use super::{chunks_are_tried, ended};
+use crate::projections::support::{Bench, PATIENCE, noting, until};
+use mainstay_events::Event;
+use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
+use mainstay_flows::projections::{Category, Kind, Lifecycle, Model, Projection};
+use mainstay_store::Tx;
+use mainstay_testkit::stores::for_each_store;
+
+#[test]
+fn b_199_207_one_replay_for_each_projection_and_several_at_once() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place, vec![noting("a"), noting("b")]).await;
+        bench.append_many(250).await;
+        let first = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
+        let refused = bench.projections.trigger_rebuild(Rebuild::of("a").from(0)).await.unwrap_err();
+        assert_eq!(refused.code(), "REPLAY_ALREADY_ACTIVE");
+        assert!(refused.to_string().contains(&first.replay_id), "{refused}");
+        let second = bench.projections.trigger_rebuild(Rebuild::of("b")).await.unwrap();
+        let active = bench.projections.active_rebuilds().await.unwrap();
+        let ids: Vec<&String> = active.iter().map(|progress| &progress.replay_id).collect();
+        assert_eq!(ids, [&first.replay_id, &second.replay_id]);
+        assert!(active.iter().all(|one| one.status == ReplayStatus::Running && one.total_events == 250));
+        // b_198: different projections beside each other, each with a checkpoint of its own.
+        let engine = bench.work.start().await.unwrap();
+        for (name, begun) in [("a", &first), ("b", &second)] {
+            assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+            assert_eq!(bench.noted(name).await, (1..=250).collect::<Vec<u64>>());
+        }
+        assert!(bench.projections.active_rebuilds().await.unwrap().is_empty());
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn b_209_a_cancelled_replay_ends_and_the_projection_goes_on_from_there() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place, vec![noting("a")]).await;
+        bench.append_many(300).await;
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
+        // It stops after one chunk.
+        bench.store.failpoints().arm("replay.applied", mainstay_core::failpoints::Action::Error, 1, u64::MAX);
+        let engine = bench.work.start().await.unwrap();
+        until("a chunk is done", async || bench.noted("a").await.len() == 100).await;
+        let cancelled = bench.projections.cancel_rebuild(&begun.replay_id).await.unwrap();
+        assert!(cancelled.success);
+        assert_eq!(cancelled.events_processed_before_cancel, 100);
+        let twice = bench.projections.cancel_rebuild(&begun.replay_id).await.unwrap_err();
+        assert_eq!(twice.code(), "REPLAY_NOT_RUNNING");
+        assert!(twice.to_string().ends_with("is cancelled"), "{twice}");
+        let unknown = bench.projections.cancel_rebuild("replay_nobody").await.unwrap_err();
+        assert_eq!(unknown.code(), "REPLAY_NOT_FOUND");
+        let projecting = bench.projections.start();
+        bench.caught_up("a").await;
+        assert_eq!(bench.noted("a").await, (1..=300).collect::<Vec<u64>>());
+        until("it is active", async || {
+            bench.projections.status("a").await.unwrap().status == Lifecycle::Active
+        })
+        .await;
+        let progress = bench.projections.rebuild_status(&begun.replay_id).await.unwrap();
+        assert_eq!((progress.status, progress.events_processed), (ReplayStatus::Cancelled, 100));
+        projecting.stop(PATIENCE).await;
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn b_210_a_paused_replay_goes_on_where_it_was() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place, vec![noting("a")]).await;
+        chunks_are_tried(&bench, 3).await;
+        bench.append_many(200).await;
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
+        bench.projections.pause_rebuild(&begun.replay_id).await.unwrap();
+        let engine = bench.work.start().await.unwrap();
+        until("its chunk has ended without doing anything", async || {
+            let depth = bench.work.depth("eventReplayPool").await.unwrap();
+            (depth.pending, depth.running) == (0, 0)
+        })
+        .await;
+        assert!(bench.noted("a").await.is_empty());
+        assert_eq!(bench.projections.active_rebuilds().await.unwrap()[0].status, ReplayStatus::Paused);
+        let twice = bench.projections.pause_rebuild(&begun.replay_id).await.unwrap_err();
+        assert_eq!(twice.code(), "REPLAY_NOT_RUNNING");
+        bench.projections.resume_rebuild(&begun.replay_id).await.unwrap();
+        assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+        assert_eq!(bench.noted("a").await, (1..=200).collect::<Vec<u64>>());
+        // Without a start, a trigger goes on with one that is paused.
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
+        bench.projections.pause_rebuild(&begun.replay_id).await.unwrap();
+        let again = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
+        assert_eq!(again.replay_id, begun.replay_id);
+        assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+        assert_eq!(bench.noted("a").await, (1..=200).collect::<Vec<u64>>());
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn b_208_213_all_are_rebuilt_in_the_order_of_the_registry() {
+    for_each_store(async |place| {
+        let plain = Projection::new("plain", Category::Logic).each(async |_: Tx, _: Model, _: Event| Ok(()));
+        let definitions = vec![noting("overview").kind(Kind::CrossContext), plain, noting("orders")];
+        let bench = Bench::open(&place, definitions).await;
+        bench.append_many(120).await;
+        let engine = bench.work.start().await.unwrap();
+        let all = bench.projections.rebuild_all(Some(50)).await;
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["plain", "orders", "overview"]);
+        for (name, begun) in &all {
+            match begun {
+                Ok(begun) => {
+                    assert_eq!(ended(&bench, &begun.replay_id).await.chunks_completed, 3);
+                    assert_eq!(bench.noted(name).await, (1..=120).collect::<Vec<u64>>());
+                }
+                Err(error) => {
+                    assert_eq!((name.as_str(), error.code()), ("plain", "PROJECTION_NOT_REBUILDABLE"));
+                }
+            }
+        }
+        let unknown = bench.projections.trigger_rebuild(Rebuild::of("nobody")).await.unwrap_err();
+        assert_eq!(unknown.code(), "UNKNOWN_PROJECTION");
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
