@@ -5,6 +5,7 @@ use crate::config::{self, Config};
 use crate::{Error, Result};
 use mainstay::events::Log;
 use mainstay::flows::commands::{Commands, Dispatcher};
+use mainstay::flows::projections::{Projections, Registry};
 use mainstay::guards::circuits::Circuits;
 use mainstay::guards::limits::store::Limits;
 use mainstay::store::Store;
@@ -30,8 +31,8 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
             functions = functions.behind(&function.name, Arc::new(circuits.circuit(circuit)?));
         }
     }
-    let (log, commands) = (Log::open(store).await?, Commands::new());
-    let work = Work::open(store, commands.functions(functions)).await?;
+    let (log, commands, projections) = (Log::open(store).await?, Commands::new(), Registry::new());
+    let work = Work::open(store, projections.functions(commands.functions(functions))).await?;
     for pool in config.pools() {
         work.pool(pool.clone()).await?;
     }
@@ -43,7 +44,8 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
         })?;
     }
     let commands = Dispatcher::open(&log, &work, commands).await?;
-    Ok(Rooms { log, commands, work, circuits, limits })
+    let projections = Projections::open(store, &log, &work, projections).await?;
+    Ok(Rooms { log, commands, projections, work, circuits, limits })
 }
 
 /// Opens the work of a store for somebody who asks for things to be done, and knows the pools and functions of the

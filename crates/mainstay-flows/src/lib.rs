@@ -2,6 +2,7 @@
 //!
 //! - [`commands`]: a command is decided and recorded in one transaction
 //! - [`projections`]: read models that follow the log, each event exactly once
+//! - [`event_flow`]: what belongs together, from the command to the read models
 //!
 //! # What holds
 //! - A command is carried out once for its id: its events, the author's rows and the work that it starts are one
@@ -10,6 +11,8 @@
 
 pub mod commands;
 mod error;
+mod flow;
 pub mod projections;
 
 pub use error::{CODES, Error, Result, rejected_code};
+pub use flow::{EventFlow, FlowCommand, FlowEvent, FlowLetter, ProjectionUpdate, event_flow};

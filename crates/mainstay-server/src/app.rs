@@ -5,6 +5,7 @@ use crate::{Options, Rooms, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
 use mainstay_flows::commands::Dispatcher;
+use mainstay_flows::projections::Projections;
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
 use mainstay_store::Store;
@@ -48,6 +49,11 @@ impl App {
     /// Who decides about commands.
     pub fn commands(&self) -> &Dispatcher {
         &self.0.rooms.commands
+    }
+
+    /// The read models.
+    pub fn projections(&self) -> &Projections {
+        &self.0.rooms.projections
     }
 
     /// The work of the store.

@@ -3,6 +3,7 @@
 use crate::Result;
 use mainstay_events::Log;
 use mainstay_flows::commands::{Commands, Dispatcher};
+use mainstay_flows::projections::{Projections, Registry};
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
 use mainstay_store::Store;
@@ -15,6 +16,8 @@ pub struct Rooms {
     pub log: Log,
     /// Who decides about commands.
     pub commands: Dispatcher,
+    /// Its read models.
+    pub projections: Projections,
     /// Its work.
     pub work: Work,
     /// Its circuits.
@@ -26,20 +29,24 @@ pub struct Rooms {
 impl Rooms {
     /// Opens what is in a store that was opened with the [components](crate::components) of a server.
     pub async fn open(store: &Store) -> Result<Self> {
-        Self::open_with(store, Commands::new(), |_| Functions::new()).await
+        Self::open_with(store, Commands::new(), Registry::new(), |_| Functions::new()).await
     }
 
-    /// As [`open`](Self::open), for a node that decides about commands and has functions, which may stand behind circuits.
+    /// As [`open`](Self::open), for a node that decides about commands, keeps read models and has functions, which may
+    /// stand behind circuits.
     pub async fn open_with(
         store: &Store,
         commands: Commands,
+        projections: Registry,
         functions: impl FnOnce(&Circuits) -> Functions,
     ) -> Result<Self> {
         let log = Log::open(store).await?;
         let circuits = Circuits::open(store).await?;
         let limits = Limits::open(store.clone()).await?;
-        let work = Work::open(store, commands.functions(functions(&circuits))).await?;
+        let functions = projections.functions(commands.functions(functions(&circuits)));
+        let work = Work::open(store, functions).await?;
         let commands = Dispatcher::open(&log, &work, commands).await?;
-        Ok(Self { log, commands, work, circuits, limits })
+        let projections = Projections::open(store, &log, &work, projections).await?;
+        Ok(Self { log, commands, projections, work, circuits, limits })
     }
 }

@@ -87,10 +87,9 @@ impl Projections {
             moved: moved.collect(),
             projections,
         });
-        for pool in Pool::platform() {
-            if POOLS.contains(&pool.name()) {
-                ensure_pool(work, pool).await?;
-            }
+        let is_needed = |pool: &Pool| !shared.projections.is_empty() && POOLS.contains(&pool.name());
+        for pool in Pool::platform().into_iter().filter(is_needed) {
+            ensure_pool(work, pool).await?;
         }
         for projection in &shared.projections {
             let shape = shared.shape(projection).to_owned();

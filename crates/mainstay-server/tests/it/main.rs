@@ -11,6 +11,7 @@ mod health;
 mod limits;
 mod openapi;
 mod problems;
+mod projections;
 mod pull;
 mod running;
 mod shutdown;

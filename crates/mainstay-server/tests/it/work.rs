@@ -3,6 +3,7 @@
 use crate::client::{Request, get, post, request};
 use crate::running::{Running, options};
 use mainstay_flows::commands::Commands;
+use mainstay_flows::projections::Registry;
 use mainstay_server::tokens::New;
 use mainstay_server::{Role, Rooms, Tokens, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
@@ -27,7 +28,7 @@ impl Shop {
             .action("number", async |_: Call, number: u32| Ok(number))
             .action("refuse", async |_: Call, _: Value| Err::<(), _>(Failure::permanent("no")))
             .action("wait", async |_: Call, _: Value| std::future::pending::<Result<(), Failure>>().await);
-        let rooms = Rooms::open_with(&store, Commands::new(), |_| functions).await.unwrap();
+        let rooms = Rooms::open_with(&store, Commands::new(), Registry::new(), |_| functions).await.unwrap();
         let work = rooms.work.clone();
         let engine = work.start().await.unwrap();
         let server = Running::start_with(options(), rooms).await;

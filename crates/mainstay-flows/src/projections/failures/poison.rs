@@ -170,23 +170,27 @@ impl Projections {
         Ok(self.shared.store.read_with(context, read).await?)
     }
 
-    /// Events that are put aside, of one projection or of all, in the order of the log; after a position.
+    /// Events that are put aside, of one projection or of all, in the order of the log; after one of them, by its position
+    /// and projection.
     pub async fn quarantined(
         &self,
         projection: Option<&str>,
-        after: u64,
+        after: Option<(u64, String)>,
         limit: usize,
     ) -> Result<Vec<PoisonEvent>> {
-        let read = async |tx: Tx, (name, after, limit): (Option<String>, i64, i64)| {
+        let read = async |tx: Tx, (name, (position, after), limit): (Option<String>, (i64, String), i64)| {
             let sql = format!(
                 "SELECT {COLUMNS} FROM mainstay_projection_failures WHERE status = 'quarantined' \
-                 AND (CAST($1 AS TEXT) IS NULL OR projection = $1) AND position > $2 AND {CURRENT} \
-                 ORDER BY position, projection LIMIT $3"
+                 AND (CAST($1 AS TEXT) IS NULL OR projection = $1) \
+                 AND (position > $2 OR (position = $2 AND projection > $3)) AND {CURRENT} \
+                 ORDER BY position, projection LIMIT $4"
             );
-            let rows = tx.query(&sql, params![name, after, limit]).await?;
+            let rows = tx.query(&sql, params![name, position, after, limit]).await?;
             rows.iter().map(poison_event).collect::<mainstay_store::Result<Vec<_>>>()
         };
-        let context = (projection.map(str::to_owned), after as i64, limit.clamp(1, MAX_PAGE) as i64);
+        let (position, name) = after.unwrap_or_default();
+        let place = (i64::try_from(position).unwrap_or(i64::MAX), name);
+        let context = (projection.map(str::to_owned), place, limit.clamp(1, MAX_PAGE) as i64);
         Ok(self.shared.store.read_with(context, read).await?)
     }
 

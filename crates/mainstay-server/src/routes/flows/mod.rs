@@ -1,18 +1,69 @@
-//! `/v1/commands`: the offices.
+//! `/v1/commands`, and below `/admin` projections, replays, poison events, their letters and traces: the offices.
 //!
 //! - `commands`: what somebody wants to happen, and what came of it
+//! - `projections`: how read models are doing, and what is done about it
+//! - `replays`: filling read models anew
+//! - `failures`: events that read models could not take
+//! - `traces`: what belongs together
 //! - `problem`: what the offices say, as a problem document
 //! - `schema`: how the API's description shows what they take and give
 
 mod commands;
+mod failures;
 mod problem;
+mod projections;
+mod replays;
 mod schema;
+mod traces;
 
-use crate::{Permission, Routes};
+use crate::{App, Permission, Principal, Problem, Routes};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use mainstay_flows::projections::Projections;
 use utoipa_axum::routes;
 
 pub(super) fn routes() -> Routes {
+    use Permission::{Admin, Operator, Reader};
     Routes::default()
-        .add(Permission::Operator, routes!(commands::dispatch))
-        .add(Permission::Reader, routes!(commands::get))
+        .add(Operator, routes!(commands::dispatch))
+        .add(Reader, routes!(commands::get))
+        .add(Reader, routes!(projections::list))
+        .add(Reader, routes!(projections::get))
+        .add(Operator, routes!(projections::pause))
+        .add(Operator, routes!(projections::resume))
+        .add(Operator, routes!(projections::recover))
+        .add(Reader, routes!(projections::checkpoints))
+        .add(Admin, routes!(projections::set_checkpoint))
+        .add(Operator, routes!(replays::trigger))
+        .add(Operator, routes!(replays::trigger_all))
+        .add(Reader, routes!(replays::active))
+        .add(Reader, routes!(replays::get))
+        .add(Operator, routes!(replays::cancel))
+        .add(Operator, routes!(replays::pause))
+        .add(Operator, routes!(replays::resume))
+        .add(Reader, routes!(failures::poison_events))
+        .add(Reader, routes!(failures::poison_stats))
+        .add(Operator, routes!(failures::unquarantine))
+        .add(Operator, routes!(failures::ignore_poison))
+        .add(Reader, routes!(failures::letters))
+        .add(Reader, routes!(failures::letter_stats))
+        .add(Reader, routes!(failures::letter))
+        .add(Operator, routes!(failures::retry_letter))
+        .add(Operator, routes!(failures::ignore_letter))
+        .add(Operator, routes!(failures::retry_letters))
+        .add(Operator, routes!(failures::ignore_letters))
+        .add(Admin, routes!(failures::purge_letters))
+        .add(Reader, routes!(traces::get))
+}
+
+/// The read models, for whoever may see all of them: they belong to no tenant.
+struct Models(Projections);
+
+impl FromRequestParts<App> for Models {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Principal::from_request_parts(parts, app).await?.unconfined("A projection")?;
+        Ok(Self(app.projections().clone()))
+    }
 }

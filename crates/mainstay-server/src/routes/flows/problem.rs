@@ -22,6 +22,27 @@ impl From<Error> for Problem {
             Error::UnknownCommand(command_type) => problem.with("commandType", command_type),
             Error::CommandNotFound(id) | Error::CommandIdTaken(id) => problem.with("commandId", id),
             Error::Middleware { name, .. } => problem.with("step", name),
+            Error::UnknownProjection(name) | Error::NotRebuildable(name) | Error::LanesChanged(name) => {
+                problem.with("projection", name)
+            }
+            Error::Transition { projection, status, .. } => {
+                problem.with("projection", projection).with("currentStatus", status)
+            }
+            Error::ReplayAlreadyActive { projection, replay_id } => {
+                problem.with("projection", projection).with("existingReplayId", replay_id)
+            }
+            Error::ReplayNotFound(replay_id) => problem.with("replayId", replay_id),
+            Error::ReplayNotRunning { replay_id, current_status } => {
+                problem.with("replayId", replay_id).with("currentStatus", current_status)
+            }
+            Error::BeyondHead { position, head } => problem.with("position", position).with("head", head),
+            Error::NotQuarantined { projection, event_id } => {
+                problem.with("projection", projection).with("eventId", event_id)
+            }
+            Error::LetterNotFound(event_id) => problem.with("eventId", event_id),
+            Error::LetterNotPending { event_id, status } => {
+                problem.with("eventId", event_id).with("currentStatus", status)
+            }
             Error::Unreadable { position, .. } => problem.with("position", position),
             _ => problem,
         }

@@ -124,3 +124,303 @@ pub(super) struct Rejected {
     correlation_id: String,
     is_duplicate: bool,
 }
+
+#[derive(ToSchema)]
+pub(super) struct Projections {
+    projections: Vec<Projection>,
+}
+
+/// How a read model is doing.
+#[derive(ToSchema)]
+#[schema(as = Projection, rename_all = "camelCase")]
+pub(super) struct Projection {
+    projection: String,
+    description: String,
+    category: Category,
+    kind: Kind,
+    status: ProjectionStatus,
+    /// Its lowest checkpoint.
+    last_global_position: u64,
+    /// How many events it has still to look at.
+    lag: u64,
+    /// How many lanes it has.
+    partitions: u32,
+    /// How many events its handler has taken.
+    events_processed: u64,
+    /// How many were given up.
+    events_failed: u64,
+    /// Why it cannot go on.
+    error_message: Option<String>,
+    /// Which generation readers see.
+    generation: i64,
+    /// Whether its managed tables have changed, so that it waits to be rebuilt.
+    is_outdated: bool,
+    updated_at: i64,
+}
+
+#[derive(ToSchema)]
+#[schema(as = ProjectionCategory, rename_all = "lowercase")]
+enum Category {
+    Logic,
+    View,
+    Reporting,
+    Integration,
+}
+
+#[derive(ToSchema)]
+#[schema(as = ProjectionKind)]
+enum Kind {
+    #[schema(rename = "primary")]
+    Primary,
+    #[schema(rename = "secondary")]
+    Secondary,
+    #[schema(rename = "cross-context")]
+    CrossContext,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+enum ProjectionStatus {
+    Active,
+    Rebuilding,
+    Paused,
+    Error,
+}
+
+#[derive(ToSchema)]
+pub(super) struct Checkpoints {
+    checkpoints: Vec<Checkpoint>,
+}
+
+/// Where a lane of a read model is.
+#[derive(ToSchema)]
+#[schema(as = Checkpoint, rename_all = "camelCase")]
+struct Checkpoint {
+    projection: String,
+    /// The lane, from 0.
+    partition: u32,
+    /// Everything up to here is in the read model, or was given up.
+    last_global_position: u64,
+    last_event_id: Option<String>,
+    updated_at: i64,
+}
+
+/// A replay that was begun.
+#[derive(ToSchema)]
+#[schema(as = TriggeredReplay, rename_all = "camelCase")]
+pub(super) struct Triggered {
+    replay_id: String,
+    /// How many events it goes through.
+    total_events: u64,
+}
+
+#[derive(ToSchema)]
+#[schema(as = TriggeredReplays)]
+pub(super) struct TriggeredAll {
+    replays: Vec<Begun>,
+}
+
+/// What came of beginning a replay.
+#[derive(ToSchema)]
+#[schema(as = BegunReplay, rename_all = "camelCase")]
+struct Begun {
+    projection_name: String,
+    replay_id: Option<String>,
+    total_events: Option<u64>,
+    /// Why it was not begun.
+    code: Option<String>,
+    error: Option<String>,
+}
+
+#[derive(ToSchema)]
+pub(super) struct Replays {
+    replays: Vec<Replay>,
+}
+
+/// How far a replay is.
+#[derive(ToSchema)]
+#[schema(as = Replay, rename_all = "camelCase")]
+pub(super) struct Replay {
+    replay_id: String,
+    projection_name: String,
+    status: ReplayStatus,
+    events_processed: u64,
+    total_events: u64,
+    percent_complete: f64,
+    chunks_completed: u64,
+    started_at: i64,
+    updated_at: i64,
+    completed_at: Option<i64>,
+    /// How much longer it takes, if it goes on as so far.
+    estimated_remaining_ms: Option<u64>,
+    /// Why it cannot go on.
+    error: Option<String>,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+enum ReplayStatus {
+    Running,
+    Paused,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+/// A replay that was ended.
+#[derive(ToSchema)]
+#[schema(as = CancelledReplay, rename_all = "camelCase")]
+pub(super) struct Cancelled {
+    success: bool,
+    events_processed_before_cancel: u64,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct PoisonEvents {
+    poison_events: Vec<PoisonEvent>,
+    /// The `cursor` of the next page, unless this is the last.
+    next: Option<String>,
+}
+
+/// An event that was put aside.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct PoisonEvent {
+    event_id: String,
+    projection_name: String,
+    position: u64,
+    event_type: String,
+    status: PoisonStatus,
+    attempts: u32,
+    error: String,
+    failed_at: i64,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+enum PoisonStatus {
+    Failing,
+    Quarantined,
+    Replayed,
+    Ignored,
+}
+
+/// How many events were put aside.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct PoisonStats {
+    total: u64,
+    by_projection: std::collections::BTreeMap<String, u64>,
+}
+
+#[derive(ToSchema)]
+pub(super) struct ProjectionLetters {
+    letters: Vec<ProjectionLetter>,
+    /// The `cursor` of the next page, unless this is the last.
+    next: Option<String>,
+}
+
+/// An event that a projection could not take.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct ProjectionLetter {
+    event_id: String,
+    projection_name: String,
+    position: u64,
+    event_type: String,
+    correlation_id: String,
+    error: String,
+    status: LetterStatus,
+    failed_at: i64,
+    retry_started_at: Option<i64>,
+    retry_run_id: Option<String>,
+    last_retry_at: Option<i64>,
+    retry_count: u32,
+    last_error: Option<String>,
+    resolved_at: Option<i64>,
+    trace_context: Option<Value>,
+}
+
+#[derive(ToSchema)]
+#[schema(as = ProjectionLetterStatus, rename_all = "lowercase")]
+pub(super) enum LetterStatus {
+    Pending,
+    Retrying,
+    Resolved,
+    Ignored,
+}
+
+/// How many dead letters projections have.
+#[derive(ToSchema)]
+#[schema(as = ProjectionLetterStats, rename_all = "camelCase")]
+pub(super) struct LetterStats {
+    total: u64,
+    /// By `{projection}:{status}`.
+    by_projection_and_status: std::collections::BTreeMap<String, u64>,
+    /// When the oldest failed that nobody has dealt with.
+    oldest_pending: Option<i64>,
+}
+
+/// Everything that one correlation led to, each kind in the order of time.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct EventFlow {
+    correlation_id: String,
+    /// The command that began it.
+    command: Option<FlowCommand>,
+    /// All commands.
+    commands: Vec<FlowCommand>,
+    /// The events, at most a thousand.
+    events: Vec<FlowEvent>,
+    /// Which read models have taken which events.
+    projection_updates: Vec<ProjectionUpdate>,
+    /// Which could not.
+    dead_letters: Vec<FlowLetter>,
+    /// Sagas; none yet.
+    sagas: Vec<Value>,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct FlowCommand {
+    command_id: String,
+    command_type: String,
+    status: State,
+    created_at: i64,
+    completed_at: Option<i64>,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct FlowEvent {
+    event_id: String,
+    event_type: String,
+    /// The stream it is in, `{type}/{id}`.
+    stream_id: Option<String>,
+    global_position: u64,
+    timestamp: i64,
+    causation_id: Option<String>,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct ProjectionUpdate {
+    projection_name: String,
+    event_id: String,
+    /// The event's position.
+    last_global_position: u64,
+    /// When the projection last moved.
+    updated_at: i64,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct FlowLetter {
+    projection_name: String,
+    event_id: String,
+    /// What was done about it; `quarantined` for a poison event.
+    status: String,
+    error: String,
+    failed_at: i64,
+}

@@ -1,0 +1,207 @@
+//! What belongs together: a correlation from its command through events to read models (items 225 to 227).
+
+use crate::Result;
+use crate::commands::{CommandStatus, Dispatcher};
+use crate::projections::Projections;
+use crate::projections::failures::LetterFilter;
+use mainstay_events::{Event, Log, MAX_PAGE, Selection};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most letters of a correlation that are told.
+const MAX_LETTERS: usize = 1_000;
+
+/// Everything that one correlation led to, each kind in the order of time.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventFlow {
+    /// What belongs together.
+    pub correlation_id: String,
+    /// The command that began it.
+    pub command: Option<FlowCommand>,
+    /// All commands.
+    pub commands: Vec<FlowCommand>,
+    /// The events, at most a thousand.
+    pub events: Vec<FlowEvent>,
+    /// Which read models have taken which events.
+    pub projection_updates: Vec<ProjectionUpdate>,
+    /// Which could not.
+    pub dead_letters: Vec<FlowLetter>,
+    /// Sagas; none yet.
+    pub sagas: Vec<()>,
+}
+
+/// A command of a flow.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowCommand {
+    /// The command.
+    pub command_id: String,
+    /// What was wanted.
+    pub command_type: String,
+    /// How far it is.
+    pub status: &'static str,
+    /// When it was dispatched.
+    pub created_at: i64,
+    /// When it ended.
+    pub completed_at: Option<i64>,
+}
+
+/// An event of a flow.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowEvent {
+    /// The event.
+    pub event_id: String,
+    /// What happened.
+    pub event_type: String,
+    /// The stream it is in, `{type}/{id}`.
+    pub stream_id: Option<String>,
+    /// Where it is.
+    pub global_position: u64,
+    /// When.
+    pub timestamp: i64,
+    /// What caused it.
+    pub causation_id: Option<String>,
+}
+
+/// A read model that has taken an event.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectionUpdate {
+    /// The projection.
+    pub projection_name: String,
+    /// The event.
+    pub event_id: String,
+    /// The event's position.
+    pub last_global_position: u64,
+    /// When the projection last moved.
+    pub updated_at: i64,
+}
+
+/// An event that a read model could not take.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowLetter {
+    /// The projection.
+    pub projection_name: String,
+    /// The event.
+    pub event_id: String,
+    /// What was done about it; `quarantined` for a poison event.
+    pub status: &'static str,
+    /// What happened.
+    pub error: String,
+    /// When.
+    pub failed_at: i64,
+}
+
+impl From<&CommandStatus> for FlowCommand {
+    fn from(command: &CommandStatus) -> Self {
+        Self {
+            command_id: command.command_id.clone(),
+            command_type: command.command_type.clone(),
+            status: command.state.as_str(),
+            created_at: command.created_at,
+            completed_at: command.executed_at,
+        }
+    }
+}
+
+impl From<&Event> for FlowEvent {
+    fn from(event: &Event) -> Self {
+        Self {
+            event_id: event.id().to_owned(),
+            event_type: event.event_type().to_owned(),
+            stream_id: event.stream().map(|stream| format!("{}/{}", stream.stream_type, stream.id)),
+            global_position: event.position(),
+            timestamp: event.timestamp_ms(),
+            causation_id: event.causation_id().map(str::to_owned),
+        }
+    }
+}
+
+/// Everything that one correlation led to.
+pub async fn event_flow(
+    log: &Log,
+    commands: &Dispatcher,
+    projections: &Projections,
+    correlation_id: &str,
+) -> Result<EventFlow> {
+    let commands: Vec<FlowCommand> =
+        commands.correlated(correlation_id).await?.iter().map(Into::into).collect();
+    let page = log.read(&Selection::all().correlated(correlation_id), MAX_PAGE).await?;
+    let dead_letters = letters(projections, correlation_id, &page.events).await?;
+    let is_dead: BTreeSet<(&str, &str)> = dead_letters
+        .iter()
+        .filter(|letter| letter.status != "resolved")
+        .map(|letter| (&*letter.projection_name, &*letter.event_id))
+        .collect();
+    let mut projection_updates = Vec::new();
+    let reached: BTreeMap<String, (u64, i64)> = projections
+        .list()
+        .await?
+        .into_iter()
+        .map(|status| (status.projection, (status.last_global_position, status.updated_at)))
+        .collect();
+    for event in &page.events {
+        for projection in projections.definitions().filter(|projection| projection.takes(event.event_type()))
+        {
+            let Some((position, updated_at)) = reached.get(projection.name()) else { continue };
+            if *position >= event.position() && !is_dead.contains(&(projection.name(), event.id())) {
+                projection_updates.push(ProjectionUpdate {
+                    projection_name: projection.name().to_owned(),
+                    event_id: event.id().to_owned(),
+                    last_global_position: event.position(),
+                    updated_at: *updated_at,
+                });
+            }
+        }
+    }
+    Ok(EventFlow {
+        correlation_id: correlation_id.to_owned(),
+        command: commands.first().cloned(),
+        commands,
+        events: page.events.iter().map(Into::into).collect(),
+        projection_updates,
+        dead_letters,
+        sagas: Vec::new(),
+    })
+}
+
+async fn letters(
+    projections: &Projections,
+    correlation_id: &str,
+    events: &[Event],
+) -> Result<Vec<FlowLetter>> {
+    let filter = LetterFilter { correlation_id: Some(correlation_id.to_owned()), ..LetterFilter::default() };
+    let mut letters: Vec<FlowLetter> = projections
+        .letters(filter, MAX_LETTERS)
+        .await?
+        .into_iter()
+        .map(|letter| FlowLetter {
+            projection_name: letter.projection_name,
+            event_id: letter.event_id,
+            status: letter.status.as_str(),
+            error: letter.last_error.unwrap_or(letter.error),
+            failed_at: letter.failed_at,
+        })
+        .collect();
+    for event in events {
+        for projection in projections.definitions().filter(|projection| projection.takes(event.event_type()))
+        {
+            if projections.is_quarantined(projection.name(), event.id()).await?
+                && let Some(poison) = projections.poison_event(projection.name(), event.id()).await?
+            {
+                letters.push(FlowLetter {
+                    projection_name: poison.projection_name,
+                    event_id: poison.event_id,
+                    status: "quarantined",
+                    error: poison.error,
+                    failed_at: poison.failed_at,
+                });
+            }
+        }
+    }
+    letters.sort_by_key(|letter| letter.failed_at);
+    Ok(letters)
+}

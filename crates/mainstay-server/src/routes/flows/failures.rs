@@ -1,0 +1,264 @@
+//! `/admin/poison-events` and `/admin/projection-letters`: events that read models could not take.
+
+use super::{Models, schema};
+use crate::routes::limit;
+use crate::{Answer, Json, Path, Problem, Query};
+use mainstay_flows::projections::failures::{
+    Letter, LetterFilter, LetterStats, LetterStatus, PoisonEvent, PoisonStats,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// Which poison events are wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PoisonParameters {
+    /// Of this projection.
+    projection: Option<String>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// A page of poison events.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PoisonEvents {
+    poison_events: Vec<PoisonEvent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Which letters are wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LetterParameters {
+    /// Of this projection.
+    projection: Option<String>,
+    /// Of this status.
+    #[param(value_type = Option<schema::LetterStatus>)]
+    status: Option<LetterStatus>,
+    /// Of events that belong together under this id.
+    correlation_id: Option<String>,
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// A page of letters.
+#[derive(Debug, Serialize)]
+pub(super) struct Letters {
+    letters: Vec<Letter>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Which letters something is done about: pending ones, the oldest first.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SomeLetters {
+    /// Of this projection; of all unless given.
+    projection: Option<String>,
+    /// At most so many.
+    #[schema(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+}
+
+/// Which letters are left for good: pending ones of a projection, the oldest first.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IgnoredLetters {
+    /// Of this projection.
+    projection: String,
+    /// At most so many.
+    #[schema(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+}
+
+/// Which letters are removed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PurgedLetters {
+    /// Those that were resolved more than so many days ago.
+    older_than_days: u32,
+}
+
+/// The work that tries an event again.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TriedAgain {
+    /// The item of work.
+    work_id: String,
+}
+
+/// How many it was done about.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Counted {
+    /// How many.
+    count: u64,
+}
+
+/// `{position}.{projection}`, as a cursor has it.
+fn place(cursor: Option<&str>) -> Answer<Option<(u64, String)>> {
+    let Some(cursor) = cursor else { return Ok(None) };
+    let read = cursor.split_once('.').and_then(|(at, name)| Some((at.parse().ok()?, name.to_owned())));
+    read.map(Some).ok_or_else(|| Problem::invalid_parameter("cursor", "is none that was given out"))
+}
+
+fn cursor(position: u64, projection: &str) -> String {
+    format!("{position}.{projection}")
+}
+
+fn some(asked: Option<usize>) -> Answer<Option<usize>> {
+    asked.map(|asked| limit(Some(asked))).transpose()
+}
+
+/// List events that were put aside, in the order of the log
+#[utoipa::path(get, path = "/admin/poison-events", operation_id = "listPoisonEvents", tag = "projections",
+    params(PoisonParameters), responses((status = 200, body = schema::PoisonEvents)))]
+pub(super) async fn poison_events(
+    Models(models): Models,
+    Query(asked): Query<PoisonParameters>,
+) -> Answer<Json<PoisonEvents>> {
+    let (limit, after) = (limit(asked.limit)?, place(asked.cursor.as_deref())?);
+    let poison_events = models.quarantined(asked.projection.as_deref(), after, limit).await?;
+    let last = poison_events.last().filter(|_| poison_events.len() == limit);
+    let next = last.map(|last| cursor(last.position, &last.projection_name));
+    Ok(Json(PoisonEvents { poison_events, next }))
+}
+
+/// Count events that were put aside
+#[utoipa::path(get, path = "/admin/poison-events/stats", operation_id = "getPoisonEventStats", tag = "projections",
+    responses((status = 200, body = schema::PoisonStats)))]
+pub(super) async fn poison_stats(Models(models): Models) -> Answer<Json<PoisonStats>> {
+    Ok(Json(models.poison_stats().await?))
+}
+
+/// Try an event again that was put aside
+#[utoipa::path(post, path = "/admin/poison-events/{projection}/{eventId}/unquarantine",
+    operation_id = "unquarantineEvent", tag = "projections",
+    params(("projection" = String, Path, description = "The projection"),
+        ("eventId" = String, Path, description = "The event")),
+    responses((status = 200, body = TriedAgain)))]
+pub(super) async fn unquarantine(
+    Models(models): Models,
+    Path((projection, event_id)): Path<(String, String)>,
+) -> Answer<Json<TriedAgain>> {
+    Ok(Json(TriedAgain { work_id: models.unquarantine(&projection, &event_id).await? }))
+}
+
+/// Leave an event for good that was put aside
+#[utoipa::path(post, path = "/admin/poison-events/{projection}/{eventId}/ignore", operation_id = "ignorePoisonEvent",
+    tag = "projections", params(("projection" = String, Path, description = "The projection"),
+        ("eventId" = String, Path, description = "The event")),
+    responses((status = 200, body = Counted)))]
+pub(super) async fn ignore_poison(
+    Models(models): Models,
+    Path((projection, event_id)): Path<(String, String)>,
+) -> Answer<Json<Counted>> {
+    models.ignore_quarantined(&projection, &event_id).await?;
+    Ok(Json(Counted { count: 1 }))
+}
+
+/// List dead letters of projections, in the order of the log
+#[utoipa::path(get, path = "/admin/projection-letters", operation_id = "listProjectionLetters", tag = "projections",
+    params(LetterParameters), responses((status = 200, body = schema::ProjectionLetters)))]
+pub(super) async fn letters(
+    Models(models): Models,
+    Query(asked): Query<LetterParameters>,
+) -> Answer<Json<Letters>> {
+    let (limit, after) = (limit(asked.limit)?, place(asked.cursor.as_deref())?);
+    let LetterParameters { projection, status, correlation_id, .. } = asked;
+    let letters = models.letters(LetterFilter { projection, status, correlation_id, after }, limit).await?;
+    let last = letters.last().filter(|_| letters.len() == limit);
+    let next = last.map(|last| cursor(last.position, &last.projection_name));
+    Ok(Json(Letters { letters, next }))
+}
+
+/// Count dead letters of projections
+#[utoipa::path(get, path = "/admin/projection-letters/stats", operation_id = "getProjectionLetterStats",
+    tag = "projections", responses((status = 200, body = schema::LetterStats)))]
+pub(super) async fn letter_stats(Models(models): Models) -> Answer<Json<LetterStats>> {
+    Ok(Json(models.letter_stats().await?))
+}
+
+/// Look at a dead letter of a projection
+#[utoipa::path(get, path = "/admin/projection-letters/{projection}/{eventId}", operation_id = "getProjectionLetter",
+    tag = "projections", params(("projection" = String, Path, description = "The projection"),
+        ("eventId" = String, Path, description = "The event")),
+    responses((status = 200, body = schema::ProjectionLetter)))]
+pub(super) async fn letter(
+    Models(models): Models,
+    Path((projection, event_id)): Path<(String, String)>,
+) -> Answer<Json<Letter>> {
+    Ok(Json(models.letter(&projection, &event_id).await?))
+}
+
+/// Try a dead letter of a projection again
+#[utoipa::path(post, path = "/admin/projection-letters/{projection}/{eventId}/retry",
+    operation_id = "retryProjectionLetter", tag = "projections",
+    params(("projection" = String, Path, description = "The projection"),
+        ("eventId" = String, Path, description = "The event")),
+    responses((status = 200, body = TriedAgain)))]
+pub(super) async fn retry_letter(
+    Models(models): Models,
+    Path((projection, event_id)): Path<(String, String)>,
+) -> Answer<Json<TriedAgain>> {
+    Ok(Json(TriedAgain { work_id: models.retry_letter(&projection, &event_id).await? }))
+}
+
+/// Leave a dead letter of a projection for good
+#[utoipa::path(post, path = "/admin/projection-letters/{projection}/{eventId}/ignore",
+    operation_id = "ignoreProjectionLetter", tag = "projections",
+    params(("projection" = String, Path, description = "The projection"),
+        ("eventId" = String, Path, description = "The event")),
+    responses((status = 200, body = Counted)))]
+pub(super) async fn ignore_letter(
+    Models(models): Models,
+    Path((projection, event_id)): Path<(String, String)>,
+) -> Answer<Json<Counted>> {
+    models.ignore_letter(&projection, &event_id).await?;
+    Ok(Json(Counted { count: 1 }))
+}
+
+/// Try pending dead letters of projections again
+#[utoipa::path(post, path = "/admin/projection-letters/retry", operation_id = "retryProjectionLetters",
+    tag = "projections", request_body = SomeLetters, responses((status = 200, body = Counted)))]
+pub(super) async fn retry_letters(
+    Models(models): Models,
+    Json(asked): Json<SomeLetters>,
+) -> Answer<Json<Counted>> {
+    let limit = some(asked.limit)?;
+    let count = match &asked.projection {
+        Some(projection) => models.bulk_retry(projection, limit).await?,
+        None => models.retry_all(limit).await?,
+    };
+    Ok(Json(Counted { count: count as u64 }))
+}
+
+/// Leave pending dead letters of a projection for good
+#[utoipa::path(post, path = "/admin/projection-letters/ignore", operation_id = "ignoreProjectionLetters",
+    tag = "projections", request_body = IgnoredLetters, responses((status = 200, body = Counted)))]
+pub(super) async fn ignore_letters(
+    Models(models): Models,
+    Json(asked): Json<IgnoredLetters>,
+) -> Answer<Json<Counted>> {
+    let count = models.bulk_ignore(&asked.projection, some(asked.limit)?).await?;
+    Ok(Json(Counted { count: count as u64 }))
+}
+
+/// Remove dead letters of projections that were resolved
+#[utoipa::path(post, path = "/admin/projection-letters/purge", operation_id = "purgeProjectionLetters",
+    tag = "projections", request_body = PurgedLetters, responses((status = 200, body = Counted)))]
+pub(super) async fn purge_letters(
+    Models(models): Models,
+    Json(asked): Json<PurgedLetters>,
+) -> Answer<Json<Counted>> {
+    Ok(Json(Counted { count: models.purge_resolved(asked.older_than_days).await? }))
+}

@@ -1,0 +1,269 @@
+//! Read models over HTTP: how they are doing, replays, what they could not take, and what belongs together.
+
+use crate::client::{Request, get, post, request};
+use crate::running::{Running, options};
+use mainstay_events::{Event, NewEvent};
+use mainstay_flows::commands::{Command, Commands, Decision, Handling};
+use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
+use mainstay_server::{Role, Rooms, equipped};
+use mainstay_store::{Tx, params};
+use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_work::{Engine, Functions};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `orders` has a row for each event, `poisoned` puts every `OrderSpoiled` aside, `strict` makes a letter of it.
+fn registry() -> Registry {
+    let spoiled = async |_: Tx, _: Model, event: Event| match event.event_type() {
+        "OrderSpoiled" => Err(mainstay_store::Error::application("spoiled")),
+        _ => Ok(()),
+    };
+    let table = ["CREATE TABLE {table} (id TEXT NOT NULL)"];
+    let orders = Projection::new("orders", Category::View).table("orders", &table).each(
+        async |tx: Tx, model: Model, event: Event| {
+            let sql = format!("INSERT INTO {} (id) VALUES ($1)", model.table("orders")?);
+            tx.execute(&sql, params![event.id()]).await
+        },
+    );
+    let once = mainstay_work::RetryPolicy::new(1, 1, 1.0, 1).unwrap();
+    let poisoned = Projection::new("poisoned", Category::Logic).poison(Poison::new(1, false)).each(spoiled);
+    let strict = Projection::new("strict", Category::Logic).retry(once).each(spoiled);
+    Registry::new().with(orders).with(poisoned).with(strict)
+}
+
+fn commands() -> Commands {
+    Commands::new().on("SubmitOrder", async |_: Handling, types: Vec<String>| {
+        let events =
+            types.iter().map(|event_type| NewEvent::new(event_type, &1)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Decision::success((), events))
+    })
+}
+
+struct House {
+    server: Running,
+    rooms: Rooms,
+    engine: Engine,
+    projecting: Projecting,
+    admin: String,
+}
+
+impl House {
+    async fn open(place: &Place) -> Self {
+        let store = equipped(place.options()).open().await.unwrap();
+        let rooms = Rooms::open_with(&store, commands(), registry(), |_| Functions::new()).await.unwrap();
+        let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
+        let server = Running::start_with(options(), rooms.clone()).await;
+        let admin = server.token(Role::Admin).await;
+        Self { server, rooms, engine, projecting, admin }
+    }
+
+    /// A command whose events have all been looked at by all read models.
+    async fn submit(&self, correlation_id: &str, types: &[&str]) -> u64 {
+        let command = Command::new("SubmitOrder", types).unwrap().correlation(correlation_id);
+        let dispatched = self.rooms.commands.dispatch(command).await.unwrap();
+        let last = dispatched.outcome.events().last().unwrap().position;
+        for projection in ["orders", "poisoned", "strict"] {
+            self.rooms.projections.wait_for(projection, last, PATIENCE).await.unwrap();
+        }
+        last
+    }
+
+    async fn ask(&self, request: Request) -> (u16, Value) {
+        let answer = request.token(&self.admin).send(self.server.address).await;
+        (answer.status, answer.json())
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask(get(path)).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        let (status, body) = self.ask(post(path, &body.to_string())).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    async fn refusal(&self, request: Request) -> (u16, String) {
+        let (status, body) = self.ask(request).await;
+        (status, body["code"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Asks until it says so.
+    async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let asking = async {
+            loop {
+                let body = self.get(path).await;
+                if is_so(&body) {
+                    return body;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path}"))
+    }
+
+    async fn close(self) {
+        self.projecting.stop(PATIENCE).await;
+        self.engine.stop(PATIENCE).await.unwrap();
+    }
+}
+
+fn put(path: &str, body: &Value) -> Request {
+    request("PUT", path).header("content-type", "application/json").body(&body.to_string())
+}
+
+#[test]
+fn read_models_are_looked_at_paused_and_moved() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.submit("corr-1", &["OrderSubmitted", "OrderConfirmed"]).await;
+        let all = house.get("/admin/projections").await;
+        let names: Vec<_> =
+            all["projections"].as_array().unwrap().iter().map(|one| one["projection"].clone()).collect();
+        assert_eq!(names, ["orders", "poisoned", "strict"]);
+        let orders = house.get("/admin/projections/orders").await;
+        assert_eq!(
+            (&orders["status"], &orders["lag"], &orders["category"]),
+            (&json!("active"), &json!(0), &json!("view"))
+        );
+        assert_eq!(house.post("/admin/projections/orders/pause", json!({})).await["status"], "paused");
+        let twice = house.refusal(post("/admin/projections/orders/pause", "{}")).await;
+        assert_eq!(twice, (409, "PROJECTION_STATUS_CONFLICT".to_owned()));
+        let moved = house.ask(put("/admin/checkpoints/orders/0", &json!({ "position": 1 }))).await;
+        assert_eq!(moved.1["checkpoints"][0]["lastGlobalPosition"], 1, "{moved:?}");
+        let beyond = house.refusal(put("/admin/checkpoints/orders/0", &json!({ "position": 99 }))).await;
+        assert_eq!(beyond, (422, "CHECKPOINT_BEYOND_HEAD".to_owned()));
+        assert_eq!(house.post("/admin/projections/orders/resume", json!({})).await["status"], "active");
+        house.until("/admin/projections/orders", |orders| orders["lag"] == 0).await;
+        assert_eq!(house.get("/admin/checkpoints").await["checkpoints"].as_array().unwrap().len(), 3);
+        for path in ["/admin/projections/none", "/admin/projections/none/pause"] {
+            let asked = if path.ends_with("pause") { post(path, "{}") } else { get(path) };
+            assert_eq!(house.refusal(asked).await, (404, "UNKNOWN_PROJECTION".to_owned()));
+        }
+        house.close().await;
+    });
+}
+
+#[test]
+fn b_204_b_208_b_212_read_models_are_filled_anew_by_operators_alone() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.submit("corr-1", &["OrderSubmitted"; 5]).await;
+        let begun = house.post("/admin/projections/orders/replays", json!({ "chunkSize": 2 })).await;
+        assert_eq!(begun["totalEvents"], 5);
+        let path = format!("/admin/replays/{}", begun["replayId"].as_str().unwrap());
+        let done = house.until(&path, |replay| replay["status"] == "completed").await;
+        assert_eq!((&done["eventsProcessed"], &done["percentComplete"]), (&json!(5), &json!(100.0)));
+        assert_eq!(house.get("/admin/replays").await["replays"], json!([]));
+        let cancelled = house.refusal(post(&format!("{path}/cancel"), "{}")).await;
+        assert_eq!(cancelled, (409, "REPLAY_NOT_RUNNING".to_owned()));
+        let missing = house.refusal(get("/admin/replays/replay_9")).await;
+        assert_eq!(missing, (404, "REPLAY_NOT_FOUND".to_owned()));
+        let empty = house.refusal(post("/admin/projections/orders/replays", r#"{"chunkSize":0}"#)).await;
+        assert_eq!(empty, (400, "FLOW_INVALID".to_owned()));
+        let all = house.post("/admin/replays", json!({})).await;
+        let codes: Vec<_> =
+            all["replays"].as_array().unwrap().iter().map(|one| one["code"].clone()).collect();
+        assert_eq!(codes[1..], ["PROJECTION_NOT_REBUILDABLE", "PROJECTION_NOT_REBUILDABLE"], "{all}");
+        let reader = house.server.token(Role::Reader).await;
+        let refused = post("/admin/projections/orders/replays", "{}").token(&reader);
+        assert_eq!(refused.send(house.server.address).await.status, 403);
+        house.close().await;
+    });
+}
+
+#[test]
+fn what_read_models_could_not_take_is_listed_tried_again_and_left() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.submit("corr-1", &["OrderSpoiled", "OrderSpoiled", "OrderSubmitted"]).await;
+        let poison = house.get("/admin/poison-events?projection=poisoned&limit=1").await;
+        assert_eq!(poison["poisonEvents"].as_array().unwrap().len(), 1);
+        let next = format!("/admin/poison-events?limit=1&cursor={}", poison["next"].as_str().unwrap());
+        let second = house.get(&next).await;
+        assert_eq!(second["poisonEvents"][0]["position"], 2);
+        assert_eq!(house.get("/admin/poison-events/stats").await["byProjection"], json!({ "poisoned": 2 }));
+        let event_id = poison["poisonEvents"][0]["eventId"].as_str().unwrap();
+        let again =
+            house.post(&format!("/admin/poison-events/poisoned/{event_id}/unquarantine"), json!({})).await;
+        assert!(again["workId"].is_string());
+        house.until("/admin/poison-events/stats", |stats| stats["total"] == 2).await;
+        house.post(&format!("/admin/poison-events/poisoned/{event_id}/ignore"), json!({})).await;
+        assert_eq!(house.get("/admin/poison-events/stats").await["total"], 1);
+
+        let letters = house.get("/admin/projection-letters?projection=strict&status=pending").await;
+        assert_eq!(letters["letters"].as_array().unwrap().len(), 2);
+        let stats = house.get("/admin/projection-letters/stats").await;
+        assert_eq!(stats["byProjectionAndStatus"], json!({ "strict:pending": 2 }));
+        let letter = format!(
+            "/admin/projection-letters/strict/{}",
+            letters["letters"][0]["eventId"].as_str().unwrap()
+        );
+        assert!(house.post(&format!("{letter}/retry"), json!({})).await["workId"].is_string());
+        house.until(&letter, |letter| letter["status"] == "pending" && letter["retryCount"] == 1).await;
+        assert_eq!(house.post("/admin/projection-letters/retry", json!({ "limit": 1 })).await["count"], 1);
+        house
+            .until("/admin/projection-letters/stats", |stats| {
+                stats["byProjectionAndStatus"]["strict:pending"] == 2
+            })
+            .await;
+        assert_eq!(house.post(&format!("{letter}/ignore"), json!({})).await["count"], 1);
+        let left = house.post("/admin/projection-letters/ignore", json!({ "projection": "strict" })).await;
+        assert_eq!(left["count"], 1);
+        assert_eq!(
+            house.post("/admin/projection-letters/purge", json!({ "olderThanDays": 7 })).await["count"],
+            0
+        );
+        let missing = house.refusal(get("/admin/projection-letters/strict/evt_9")).await;
+        assert_eq!(missing, (404, "PROJECTION_LETTER_NOT_FOUND".to_owned()));
+        let bad = house.refusal(get("/admin/projection-letters?cursor=x")).await;
+        assert_eq!(bad.0, 400);
+        house.close().await;
+    });
+}
+
+#[test]
+fn b_225_b_226_b_227_what_belongs_together_is_followed_from_the_command_to_the_read_models() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.submit("corr-123", &["OrderSubmitted", "OrderConfirmed", "OrderSpoiled"]).await;
+        house.submit("other", &["OrderSubmitted"]).await;
+        let trace = house.get("/admin/traces/corr-123").await;
+        assert_eq!(trace["correlationId"], "corr-123");
+        assert_eq!(
+            (&trace["command"]["commandType"], &trace["command"]["status"]),
+            (&json!("SubmitOrder"), &json!("executed"))
+        );
+        let types: Vec<_> =
+            trace["events"].as_array().unwrap().iter().map(|event| event["eventType"].clone()).collect();
+        assert_eq!(types, ["OrderSubmitted", "OrderConfirmed", "OrderSpoiled"]);
+        let updates = |name: &str| {
+            let updates = trace["projectionUpdates"].as_array().unwrap().iter();
+            updates.filter(|update| update["projectionName"] == name).count()
+        };
+        assert_eq!((updates("orders"), updates("poisoned"), updates("strict")), (3, 2, 2));
+        let mut letters: Vec<_> = trace["deadLetters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|letter| {
+                format!(
+                    "{} {}",
+                    letter["projectionName"].as_str().unwrap(),
+                    letter["status"].as_str().unwrap()
+                )
+            })
+            .collect();
+        letters.sort();
+        assert_eq!(letters, ["poisoned quarantined", "strict pending"]);
+        assert!(trace["deadLetters"][0]["error"].as_str().unwrap().contains("spoiled"));
+        assert_eq!(trace["sagas"], json!([]));
+        let nothing = house.get("/admin/traces/unknown").await;
+        assert_eq!((&nothing["command"], &nothing["events"]), (&Value::Null, &json!([])));
+        house.close().await;
+    });
+}
