@@ -308,6 +308,10 @@ pub(crate) fn tell(projection: &Projection, event: &Event, attempts: u32, failur
 /// Whether it is a chunk's turn; holds its lane.
 async fn is_next(tx: &Tx, batch: &Batch) -> mainstay_store::Result<bool> {
     let lane = checkpoints::hold(tx, &batch.projection.name, batch.lane).await?;
+    // Taken away by tests that must see what it keeps out.
+    if batch.shared.store.failpoints().hit("projections.guard").is_err() {
+        return Ok(true);
+    }
     Ok(lane.is_some_and(|lane| {
         lane.position == batch.from
             && lane.generation == batch.generation

@@ -91,6 +91,7 @@ const REPLAYS: &str = "CREATE TABLE mainstay_replays (
     total_events BIGINT NOT NULL,
     events_processed BIGINT NOT NULL,
     chunks_completed BIGINT NOT NULL,
+    step BIGINT NOT NULL,
     error TEXT,
     started_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,

@@ -26,17 +26,19 @@ const ENDED: &str = "mainstay.replay.ended";
 /// A chunk must fit into 10 s (item 202). One that does not fails, and is tried again.
 const BUDGET: Duration = Duration::from_secs(10);
 
-/// Which chunk: the one after a position.
+/// Which item of a replay. Each enqueues the next one in the transaction that ends its chunk; until then it goes on, also
+/// after a crash in the middle of a chunk whose events were applied one by one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Args {
     replay_id: String,
-    after: u64,
+    step: i64,
 }
 
-/// Enqueues the chunk that follows where a replay is, in the transaction that has brought it there.
-pub(super) fn enqueue(tx: &Tx, shared: &Shared, replay: &Replay, after_ms: u64) -> Result<(), Error> {
-    let args = Args { replay_id: replay.replay_id.clone(), after: replay.last_position };
+/// Enqueues what goes on with a replay, in the transaction that has brought it where it is and that writes its row.
+pub(super) fn enqueue(tx: &Tx, shared: &Shared, replay: &mut Replay, after_ms: u64) -> Result<(), Error> {
+    replay.step += 1;
+    let args = Args { replay_id: replay.replay_id.clone(), step: replay.step };
     let item = NewWork::new(REPLAY_POOL, CHUNK, &args)?
         .key(format!("replay:{}", replay.projection))
         .on_complete(ENDED, &args)?
@@ -69,6 +71,7 @@ struct Batch {
     shared: Arc<Shared>,
     projection: Arc<Projection>,
     replay_id: String,
+    step: i64,
     from: u64,
     to: u64,
     /// Whether the chunk is done with it.
@@ -83,17 +86,18 @@ struct Batch {
 async fn run(shared: Arc<Shared>, args: Args) -> crate::Result<()> {
     let look = async |tx: Tx, replay_id: String| row::look(&tx, &replay_id).await;
     let replay = shared.store.read_with(args.replay_id.clone(), look).await?;
-    if replay.status != ReplayStatus::Running || replay.last_position != args.after {
+    if replay.status != ReplayStatus::Running || replay.step != args.step {
         return Ok(());
     }
     let projection = shared.find(&replay.projection)?;
     let (until, size) = (Some(replay.target_position), replay.chunk_size as usize);
-    let chunk = apply::read(&shared.log, &projection, args.after, until, size).await?;
+    let chunk = apply::read(&shared.log, &projection, replay.last_position, until, size).await?;
     let batch = Batch {
         shared,
         projection,
         replay_id: args.replay_id,
-        from: args.after,
+        step: args.step,
+        from: replay.last_position,
         to: chunk.to,
         is_end: true,
         events: chunk.events.into(),
@@ -160,7 +164,8 @@ async fn failed(batch: Batch, failure: Failure) -> crate::Result<()> {
 async fn hold(tx: &Tx, batch: &Batch) -> mainstay_store::Result<Option<(Replay, i64)>> {
     let found = status::hold(tx, &batch.projection.name).await?;
     let replay = row::hold(tx, &batch.replay_id).await?;
-    if replay.status != ReplayStatus::Running || replay.last_position != batch.from {
+    let is_next = replay.step == batch.step && replay.last_position == batch.from;
+    if replay.status != ReplayStatus::Running || !is_next {
         return Ok(None);
     }
     if replay.shape != batch.shared.shape(&batch.projection) {
@@ -189,11 +194,14 @@ async fn apply_in(tx: Tx, batch: Batch) -> mainstay_store::Result<bool> {
 }
 
 async fn record_in(tx: Tx, (batch, failure): (Batch, Failure)) -> mainstay_store::Result<Option<Verdict>> {
-    let Some((replay, generation)) = hold(&tx, &batch).await? else { return Ok(None) };
+    let Some((mut replay, generation)) = hold(&tx, &batch).await? else { return Ok(None) };
     let (random, event) = (batch.shared.store.random(), &batch.events[0]);
     let verdict = failures::record(&tx, &batch.projection, generation, event, &failure, &**random).await?;
     match verdict {
-        Verdict::Again(after_ms) => enqueue(&tx, &batch.shared, &replay, after_ms)?,
+        Verdict::Again(after_ms) => {
+            enqueue(&tx, &batch.shared, &mut replay, after_ms)?;
+            row::advance(&tx, &replay).await?;
+        }
         Verdict::GivenUp { .. } => advance(&tx, &batch, replay, (0, 1), true).await?,
     }
     Ok(Some(verdict))
@@ -217,14 +225,13 @@ async fn advance(
         checkpoints::set_all(tx, &projection.name, batch.to, last, (taken, given_up)).await?;
     }
     let is_over = replay.last_position >= replay.target_position && finish(tx, batch, &mut replay).await?;
-    row::advance(tx, &replay).await?;
     if is_over {
         row::set(tx, &replay.replay_id, ReplayStatus::Completed, None).await?;
     } else if is_end {
-        enqueue(tx, shared, &replay, 0)?;
-        shared.store.failpoints().hit("replay.enqueued")?;
+        enqueue(tx, shared, &mut replay, 0)?;
     }
-    Ok(())
+    row::advance(tx, &replay).await?;
+    Ok(shared.store.failpoints().hit("replay.advanced")?)
 }
 
 /// Ends a replay that is where it was to go; false when there is more to do, because the lanes have gone on meanwhile.
@@ -270,7 +277,7 @@ async fn ended(tx: &Tx, shared: &Shared, told: OnComplete<Args>) -> mainstay_sto
     let known = row::look(tx, &args.replay_id).await?;
     let found = status::hold(tx, &known.projection).await?;
     let replay = row::hold(tx, &args.replay_id).await?;
-    if replay.status != ReplayStatus::Running || replay.last_position != args.after {
+    if replay.status != ReplayStatus::Running || replay.step != args.step {
         return Ok(());
     }
     tracing::error!(replay = replay.replay_id, error, "a replay has failed");

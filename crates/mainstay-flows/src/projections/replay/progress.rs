@@ -110,6 +110,7 @@ mod tests {
             total_events: 10_000,
             events_processed: processed,
             chunks_completed: chunks,
+            step: 1,
             error: None,
             started_at: 1_000,
             updated_at: 10_000,

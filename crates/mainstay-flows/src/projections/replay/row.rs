@@ -72,6 +72,9 @@ pub struct Replay {
     pub events_processed: u64,
     /// How many chunks are done.
     pub chunks_completed: u64,
+    /// The number of the item of work that is to go on with it; all others are over.
+    #[serde(skip)]
+    pub(crate) step: i64,
     /// Why it cannot go on.
     pub error: Option<String>,
     /// When it began.
@@ -84,13 +87,13 @@ pub struct Replay {
 
 const COLUMNS: &str = "replay_id, projection, status, generation, shape, start_position, last_position, \
      target_position, chunk_size, total_events, events_processed, chunks_completed, error, started_at, updated_at, \
-     completed_at";
+     completed_at, step";
 const INSERT: &str = "INSERT INTO mainstay_replays (replay_id, projection, status, generation, shape, start_position, \
-     last_position, target_position, chunk_size, total_events, events_processed, chunks_completed, started_at, \
-     updated_at, completed_at) VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8, $9, 0, 0, mainstay_now(), mainstay_now(), \
+     last_position, target_position, chunk_size, total_events, events_processed, chunks_completed, step, \
+     started_at, updated_at, completed_at) VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8, $9, 0, 0, $10, mainstay_now(), mainstay_now(), \
      CASE WHEN $3 = 'completed' THEN mainstay_now() END)";
 const ADVANCE: &str = "UPDATE mainstay_replays SET last_position = $2, target_position = $3, total_events = $4, \
-     events_processed = $5, chunks_completed = $6, updated_at = mainstay_now() WHERE replay_id = $1";
+     events_processed = $5, chunks_completed = $6, step = $7, updated_at = mainstay_now() WHERE replay_id = $1";
 const SET: &str = "UPDATE mainstay_replays SET status = $2, error = $3, updated_at = mainstay_now(), \
      completed_at = CASE WHEN $2 IN ('completed', 'cancelled', 'failed') THEN mainstay_now() END \
      WHERE replay_id = $1";
@@ -113,6 +116,7 @@ fn replay(row: &Row) -> mainstay_store::Result<Replay> {
         started_at: row.get(13)?,
         updated_at: row.get(14)?,
         completed_at: row.get(15)?,
+        step: row.get(16)?,
     })
 }
 
@@ -127,6 +131,7 @@ pub(crate) async fn insert(tx: &Tx, replay: &Replay) -> mainstay_store::Result<(
         replay.target_position as i64,
         replay.chunk_size,
         replay.total_events as i64,
+        replay.step,
     ];
     tx.execute(INSERT, params).await.map(drop)
 }
@@ -170,6 +175,7 @@ pub(crate) async fn advance(tx: &Tx, replay: &Replay) -> mainstay_store::Result<
         replay.total_events as i64,
         replay.events_processed as i64,
         replay.chunks_completed as i64,
+        replay.step,
     ];
     tx.execute(ADVANCE, params).await.map(drop)
 }

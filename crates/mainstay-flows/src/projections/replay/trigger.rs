@@ -114,7 +114,7 @@ async fn trigger_in(
     let is_empty = from >= head;
     let shape = shared.shape(&projection).to_owned();
     let total_events = head.saturating_sub(from);
-    let replay = Replay {
+    let mut replay = Replay {
         replay_id,
         projection: name.clone(),
         status: if is_empty { ReplayStatus::Completed } else { ReplayStatus::Running },
@@ -127,11 +127,15 @@ async fn trigger_in(
         total_events,
         events_processed: 0,
         chunks_completed: 0,
+        step: 0,
         error: None,
         started_at: 0,
         updated_at: 0,
         completed_at: None,
     };
+    if !is_empty {
+        chunk::enqueue(&tx, &shared, &mut replay, 0)?;
+    }
     row::insert(&tx, &replay).await?;
     if let Some(generation) = replay.generation {
         tables::create(&tx, &projection.tables, generation).await?;
@@ -143,9 +147,6 @@ async fn trigger_in(
         }
     } else if !is_empty {
         begin_in_place(&tx, &projection, &found, from).await?;
-    }
-    if !is_empty {
-        chunk::enqueue(&tx, &shared, &replay, 0)?;
     }
     Ok(Triggered { replay_id: replay.replay_id, total_events })
 }
@@ -175,10 +176,10 @@ async fn begin_in_place(
 pub(super) async fn go_on(
     tx: &Tx,
     shared: &Shared,
-    replay: Replay,
+    mut replay: Replay,
     found: &status::Found,
 ) -> mainstay_store::Result<Triggered> {
-    let name = &replay.projection;
+    let name = &replay.projection.clone();
     if replay.generation.is_none() {
         let lanes = checkpoints::hold_all(tx, name).await?;
         if lanes.iter().any(|lane| lane.position != replay.last_position) {
@@ -191,7 +192,8 @@ pub(super) async fn go_on(
         }
         checkpoints::set_state(tx, name, LaneState::Held).await?;
     }
+    chunk::enqueue(tx, shared, &mut replay, 0)?;
+    row::advance(tx, &replay).await?;
     row::set(tx, &replay.replay_id, ReplayStatus::Running, None).await?;
-    chunk::enqueue(tx, shared, &replay, 0)?;
     Ok(Triggered { replay_id: replay.replay_id, total_events: replay.total_events })
 }

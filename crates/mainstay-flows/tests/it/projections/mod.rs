@@ -2,6 +2,7 @@
 
 mod following;
 mod letters;
+mod nodes;
 mod operating;
 mod poison;
 pub(crate) mod support;

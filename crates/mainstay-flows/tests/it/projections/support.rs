@@ -38,6 +38,16 @@ impl Bench {
     }
 
     pub(crate) async fn with(store: Store, definitions: Vec<Projection>, functions: Functions) -> Self {
+        Self::leased(store, definitions, functions, Duration::from_secs(15)).await
+    }
+
+    /// With leases of another length, for nodes that die or are paused.
+    pub(crate) async fn leased(
+        store: Store,
+        definitions: Vec<Projection>,
+        functions: Functions,
+        lease: Duration,
+    ) -> Self {
         let table =
             "CREATE TABLE IF NOT EXISTS noted (model TEXT NOT NULL, position BIGINT NOT NULL, data TEXT)";
         // Two nodes may do so at once.
@@ -48,7 +58,7 @@ impl Bench {
         store.transact(create).await.unwrap();
         let log = Log::open(&store).await.unwrap();
         let registry = definitions.into_iter().fold(Registry::new(), Registry::with);
-        let work = Work::open(&store, registry.functions(functions)).await.unwrap();
+        let work = Work::open_with_lease(&store, registry.functions(functions), lease).await.unwrap();
         let projections = Projections::open(&store, &log, &work, registry).await.unwrap();
         Self { store, log, work, projections }
     }

@@ -3,6 +3,7 @@
 mod beside;
 mod chunks;
 mod control;
+mod crash;
 mod live;
 
 use crate::projections::support::{Bench, PATIENCE, at_once};

@@ -1,0 +1,128 @@
+//! Several nodes on one PostgreSQL, one of them paused while its handler is at work.
+
+use super::support::{Bench, PATIENCE, components, noting};
+use mainstay_core::failpoints::Action;
+use mainstay_events::Event;
+use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
+use mainstay_flows::projections::{Model, Projection};
+use mainstay_store::{Options, Tx, params};
+use mainstay_testkit::crash::{self, Child};
+use mainstay_testkit::stores::{Kind, for_each_kind};
+use mainstay_work::Functions;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const URL: &str = "TEST_URL";
+const LEASE: Duration = Duration::from_millis(600);
+/// A paused node's locks are taken from it after this long.
+const LIMIT: Duration = Duration::from_millis(500);
+/// Long enough to be paused in; much longer than a signal takes.
+const MOMENT: Duration = Duration::from_millis(250);
+
+async fn node(url: &str, definition: Projection) -> Bench {
+    let options = components(Options::new(url).connections(4).transaction_timeout(LIMIT));
+    Bench::leased(options.open().await.unwrap(), vec![definition], Functions::new(), LEASE).await
+}
+
+/// Notes every event, and tells when it is at work on one of type `Slow`.
+fn telling() -> Projection {
+    static TIMES: AtomicUsize = AtomicUsize::new(0);
+    noting("a").each(async |tx: Tx, _: Model, event: Event| {
+        let sql = "INSERT INTO noted (model, position) VALUES ('a', $1)";
+        tx.execute(sql, params![event.position() as i64]).await?;
+        if event.event_type() == "Slow" {
+            crash::say(format!("inside {}.", TIMES.fetch_add(1, Ordering::SeqCst)));
+            std::thread::sleep(MOMENT);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn child_follows_the_log() {
+    if !crash::is_child() {
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let bench = node(&std::env::var(URL).unwrap(), telling()).await;
+        let _running = bench.start().await;
+        crash::say("follows");
+        std::future::pending::<()>().await;
+    });
+}
+
+#[test]
+fn a_node_paused_inside_of_a_handler_applies_nothing_twice() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let bench = node(place.url(), noting("a")).await;
+        let child = Child::of("projections::nodes::child_follows_the_log").env(URL, place.url());
+        let child = child.spawn().unwrap();
+        child.wait_for("follows", PATIENCE).unwrap();
+        for round in 0..3 {
+            bench.append_many(20).await;
+            bench.append("Slow", &["x"]).await;
+            bench.append_many(20).await;
+            child.wait_for(&format!("inside {round}."), PATIENCE).unwrap();
+            child.stop().unwrap();
+            // What it holds is taken from it, and this node goes on.
+            let projecting = bench.projections.start();
+            bench.caught_up("a").await;
+            child.cont().unwrap();
+            bench.append_many(50).await;
+            bench.caught_up("a").await;
+            projecting.stop(PATIENCE).await;
+        }
+        let head = bench.log.head().await.unwrap();
+        assert_eq!(bench.noted("a").await, (1..=head).collect::<Vec<u64>>());
+    });
+}
+
+#[test]
+fn a_node_paused_inside_of_a_replay_applies_nothing_twice() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let bench = node(place.url(), noting("a")).await;
+        bench.append_many(150).await;
+        bench.append("Slow", &["x"]).await;
+        bench.append_many(100).await;
+        let child = Child::of("projections::nodes::child_follows_the_log").env(URL, place.url());
+        let child = child.spawn().unwrap();
+        // Once live, and once in each replay.
+        child.wait_for("inside 0.", PATIENCE).unwrap();
+        bench.caught_up("a").await;
+        for round in 1..=2 {
+            let begun = bench.projections.trigger_rebuild(Rebuild::of("a").from(0)).await.unwrap();
+            child.wait_for(&format!("inside {round}."), PATIENCE).unwrap();
+            child.stop().unwrap();
+            let (projecting, engine) = bench.start().await;
+            bench.caught_up("a").await;
+            let progress = bench.projections.rebuild_status(&begun.replay_id).await.unwrap();
+            assert_eq!(progress.status, ReplayStatus::Completed, "{progress:?}");
+            child.cont().unwrap();
+            bench.append_many(20).await;
+            bench.caught_up("a").await;
+            projecting.stop(PATIENCE).await;
+            engine.stop(PATIENCE).await.unwrap();
+            let head = bench.log.head().await.unwrap();
+            assert_eq!(bench.noted("a").await, (1..=head).collect::<Vec<u64>>());
+        }
+    });
+}
+
+/// The same without the guard on the checkpoint: that must be seen.
+#[test]
+fn without_the_guard_events_are_applied_twice() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let nodes = [node(place.url(), noting("a")).await, node(place.url(), noting("a")).await];
+        for bench in &nodes {
+            bench.store.failpoints().arm("projections.guard", Action::Error, 0, u64::MAX);
+        }
+        nodes[0].append_many(1_000).await;
+        let running = nodes.each_ref().map(|bench| bench.projections.start());
+        nodes[0].caught_up("a").await;
+        for projecting in running {
+            projecting.stop(PATIENCE).await;
+        }
+        assert!(nodes[0].noted("a").await.len() > 1_000, "nothing was applied twice");
+    });
+}
