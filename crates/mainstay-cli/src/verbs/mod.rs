@@ -9,10 +9,13 @@ mod events;
 mod limits;
 mod migrate;
 mod progress;
+mod projections;
 mod reference;
+mod replay;
 mod restore;
 mod serve;
 mod token;
+mod trace;
 mod verify;
 mod work;
 
@@ -36,6 +39,9 @@ pub(crate) enum Verb {
     Work(work::Work),
     Limits(limits::Limits),
     Circuits(circuits::Circuits),
+    Projections(projections::Projections),
+    Replay(replay::Replay),
+    Trace(trace::Trace),
     Token(token::Token),
     Verify(verify::Verify),
     Backup(backup::Backup),
@@ -61,6 +67,9 @@ impl Verb {
             Self::Work(verb) => block_on(verb.run(global)),
             Self::Limits(verb) => block_on(verb.run(global)),
             Self::Circuits(verb) => block_on(verb.run(global)),
+            Self::Projections(verb) => block_on(verb.run(global)),
+            Self::Replay(verb) => block_on(verb.run(global)),
+            Self::Trace(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
             Self::Verify(verb) => block_on(verb.run(global)),
             Self::Backup(verb) => block_on(verb.run(global)),

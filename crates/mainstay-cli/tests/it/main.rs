@@ -10,6 +10,7 @@ mod demo;
 mod documents;
 mod endpoint;
 mod events;
+mod flows;
 mod guards;
 mod keeping;
 mod migrate;

@@ -1,0 +1,137 @@
+//! `mainstay projections`, `mainstay replay` and `mainstay trace`, on the server of an application.
+
+use crate::program::{Answer, Folder};
+use mainstay::events::{Event, NewEvent};
+use mainstay::flows::commands::{Command, Commands, Decision, Handling};
+use mainstay::flows::projections::{Category, Model, Poison, Projection, Registry};
+use mainstay::store::{Tx, params};
+use mainstay::work::Functions;
+use mainstay_server::tokens::New;
+use mainstay_server::{Options, Role, Rooms, Routes, Server, Tokens, equipped};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn registry() -> Registry {
+    let table = ["CREATE TABLE {table} (id TEXT NOT NULL)"];
+    let orders = Projection::new("orders", Category::View).table("orders", &table).each(
+        async |tx: Tx, model: Model, event: Event| {
+            let sql = format!("INSERT INTO {} (id) VALUES ($1)", model.table("orders")?);
+            tx.execute(&sql, params![event.id()]).await
+        },
+    );
+    let risky = Projection::new("risky", Category::Logic).poison(Poison::new(1, false)).each(
+        async |_: Tx, _: Model, event: Event| match event.event_type() {
+            "OrderSpoiled" => Err(mainstay::store::Error::application("spoiled")),
+            _ => Ok(()),
+        },
+    );
+    Registry::new().with(orders).with(risky)
+}
+
+fn commands() -> Commands {
+    Commands::new().on("SubmitOrder", async |_: Handling, _: u32| {
+        let events = ["OrderSubmitted", "OrderSpoiled"];
+        let events = events.into_iter().map(|name| NewEvent::new(name, &1)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Decision::success((), events))
+    })
+}
+
+/// Runs `body` while the server of an application runs, in which a command with two events was carried out.
+fn with_application(body: impl FnOnce(&dyn Fn(&str) -> Answer)) {
+    let (folder, runtime) = (Folder::new(), tokio::runtime::Runtime::new().unwrap());
+    let (url, token, stop, served) = runtime.block_on(async {
+        let store = equipped(mainstay::store::Options::new("sqlite::memory:")).open().await.unwrap();
+        let rooms = Rooms::open_with(&store, commands(), registry(), |_| Functions::new()).await.unwrap();
+        let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
+        let command = Command::new("SubmitOrder", &7).unwrap().correlation("corr-123").id("cmd-1");
+        rooms.commands.dispatch(command).await.unwrap();
+        for projection in ["orders", "risky"] {
+            rooms.projections.wait_for(projection, 2, PATIENCE).await.unwrap();
+        }
+        let new = New::named("test", Role::Admin).unwrap();
+        let (_, secret) = Tokens::new(store.clone()).create(new).await.unwrap();
+        let options = Options::default().listen("127.0.0.1:0".parse().unwrap());
+        let server = Server::bind_with(options, rooms, Routes::default()).await.unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let url = server.url();
+        let served = tokio::spawn(async move {
+            server.run(async { drop(stopped.await) }).await;
+            projecting.stop(PATIENCE).await;
+            engine.stop(PATIENCE).await.unwrap();
+        });
+        (url, secret.reveal().to_owned(), stop, served)
+    });
+    let with = [("MAINSTAY_TOKEN", &*token)];
+    body(&|arguments| folder.run_with(&with, &format!("{arguments} --server {url}")));
+    stop.send(()).unwrap();
+    runtime.block_on(served).unwrap();
+}
+
+fn said(answer: &Answer) -> &str {
+    assert_eq!(answer.code, 0, "{answer:?}");
+    &answer.stdout
+}
+
+#[test]
+fn read_models_are_listed_stopped_and_filled_anew() {
+    with_application(|run| {
+        insta::assert_snapshot!(said(&run("projections list")), @r"
+        PROJECTION  STATUS  LAG  POSITION  PROCESSED  FAILED
+        orders      active  0    2         2          0
+        risky       active  0    2         1          1
+        ");
+        assert!(said(&run("projections pause orders")).contains("paused"));
+        assert!(said(&run("projections resume orders")).contains("active"));
+        assert_eq!(run("projections show orders --json").json()["category"], "view");
+        assert!(said(&run("projections checkpoints")).contains("orders"));
+        let replay = run("replay start orders --chunk-size 1 --wait");
+        assert!(said(&replay).contains("completed") && said(&replay).contains("2 of 2"), "{replay:?}");
+        assert!(run("replay list").stderr.contains("No replay runs."));
+        let missing = run("replay show replay_9");
+        assert_ne!(missing.code, 0);
+        assert!(missing.stderr.contains("REPLAY_NOT_FOUND"), "{missing:?}");
+        let unknown = run("replay start nothing");
+        assert!(unknown.stderr.contains("UNKNOWN_PROJECTION"), "{unknown:?}");
+    });
+}
+
+#[test]
+fn what_a_read_model_could_not_take_is_listed_and_left() {
+    with_application(|run| {
+        let poison = run("projections poison --json").json();
+        let event_id = poison["poisonEvents"][0]["eventId"].as_str().unwrap().to_owned();
+        assert!(said(&run("projections poison")).contains("spoiled"));
+        assert_eq!(said(&run(&format!("projections ignore-poison risky {event_id}"))), "1 done\n");
+        assert!(run("projections poison").stderr.contains("There are none."));
+        assert!(run("projections letters").stderr.contains("There are none."));
+        assert_eq!(said(&run("projections retry")), "0 done\n");
+    });
+}
+
+#[test]
+fn what_belongs_together_is_shown_in_the_order_of_time() {
+    with_application(|run| {
+        let trace = run("trace corr-123");
+        let told: Vec<&str> = said(&trace).lines().collect();
+        assert!(
+            told[1].contains("command")
+                && told[1].contains("SubmitOrder")
+                && told[1].contains("executed cmd-1")
+        );
+        for what in ["OrderSubmitted", "took position 1", "quarantined: spoiled"] {
+            assert!(told.iter().any(|line| line.contains(what)), "{what}: {told:?}");
+        }
+        assert_eq!(run("trace corr-123 --json").json()["command"]["commandType"], "SubmitOrder");
+        assert!(run("trace nothing").stderr.contains("Nothing belongs to nothing."));
+    });
+}
+
+#[test]
+fn a_store_that_no_application_serves_has_no_read_models_to_ask_about() {
+    let folder = Folder::new();
+    folder.run("events append --type OrderPlaced --data 1 --correlation-id corr-1");
+    let refused = folder.run("projections list");
+    assert!(refused.code != 0 && refused.stderr.contains("--server"), "{refused:?}");
+    assert!(folder.run("trace corr-1").stdout.contains("OrderPlaced"));
+}
