@@ -66,6 +66,8 @@ mod documents {
     mod commands {}
     #[doc = include_str!("../../../docs/concepts/events.md")]
     mod events {}
+    #[doc = include_str!("../../../docs/concepts/projections.md")]
+    mod projections {}
     #[doc = include_str!("../../../docs/concepts/retries.md")]
     mod retries {}
     #[doc = include_str!("../../../docs/concepts/idempotency.md")]

@@ -7,6 +7,7 @@
 //! - `definition`, `lanes`, `tables`, `registry`: what an author says
 //! - `lifecycle`, `checkpoints`, `status`: how a projection is doing
 //! - `projector`, `apply`, `watcher`, `running`: following the log
+//! - `wait`, `trace`: what is in a read model
 //! - [`failures`]: events that a handler cannot take
 //! - [`replay`]: filling a read model anew
 
@@ -24,6 +25,7 @@ mod running;
 mod schema;
 mod status;
 mod tables;
+mod trace;
 mod wait;
 mod watcher;
 
@@ -38,6 +40,7 @@ pub use running::Projecting;
 pub use schema::COMPONENT;
 pub use status::Status;
 pub use tables::Model;
+pub use trace::Update;
 
 /// Longest name of a projection.
 pub const MAX_NAME_BYTES: usize = 64;

@@ -93,7 +93,7 @@ async fn trigger_in(
             return Err(Error::ReplayAlreadyActive { projection, replay_id }.into());
         }
         Some(latest) if matches!(latest.status, ReplayStatus::Paused | ReplayStatus::Failed) => {
-            if rebuild.from.is_none() {
+            if rebuild.from.is_none() && can_go_on(&tx, &shared, &projection, &latest, &found).await? {
                 return go_on(&tx, &shared, latest, &found).await;
             }
             // What it had built is given up for the new one.
@@ -111,8 +111,12 @@ async fn trigger_in(
     if from == 0 && !is_beside && projection.reset.is_none() {
         return Err(Error::NotRebuildable(name.clone()).into());
     }
-    let is_empty = from >= head;
     let shape = shared.shape(&projection).to_owned();
+    if !is_beside && shape != found.shape {
+        let reason = "the managed tables of the projection have changed; it is rebuilt from 0";
+        return Err(Error::invalid("fromGlobalPosition", reason).into());
+    }
+    let is_empty = from >= head;
     let total_events = head.saturating_sub(from);
     let mut replay = Replay {
         replay_id,
@@ -172,6 +176,25 @@ async fn begin_in_place(
     Ok(())
 }
 
+/// Whether what a replay has done is still what is there: nobody has let the projection go on by itself, and it is still
+/// made of the same tables.
+async fn can_go_on(
+    tx: &Tx,
+    shared: &Shared,
+    projection: &Projection,
+    replay: &Replay,
+    found: &status::Found,
+) -> mainstay_store::Result<bool> {
+    if replay.shape != shared.shape(projection) {
+        return Ok(false);
+    }
+    if let Some(generation) = replay.generation {
+        return Ok(generation == found.generation + 1);
+    }
+    let lanes = checkpoints::hold_all(tx, &projection.name).await?;
+    Ok(lanes.iter().all(|lane| lane.position == replay.last_position && lane.state == LaneState::Held))
+}
+
 /// Goes on with a replay that was paused or has failed.
 pub(super) async fn go_on(
     tx: &Tx,
@@ -181,12 +204,7 @@ pub(super) async fn go_on(
 ) -> mainstay_store::Result<Triggered> {
     let name = &replay.projection.clone();
     if replay.generation.is_none() {
-        let lanes = checkpoints::hold_all(tx, name).await?;
-        if lanes.iter().any(|lane| lane.position != replay.last_position) {
-            // It was let go on by itself, or put elsewhere: what the replay had done is not what is there.
-            let reason = "the projection has moved since; give a start to begin anew";
-            return Err(Error::invalid("replay", reason).into());
-        }
+        checkpoints::hold_all(tx, name).await?;
         if found.status != crate::projections::Lifecycle::Rebuilding {
             status::go(tx, name, found, Move::StartRebuild, None).await?;
         }

@@ -216,3 +216,33 @@ fn b_220_221_a_letter_is_tried_again_through_the_retrier() {
         engine.stop(PATIENCE).await.unwrap();
     });
 }
+
+#[test]
+fn b_225_227_an_event_is_traced_to_the_read_models_that_it_is_in() {
+    for_each_store(async |place| {
+        let bad = Bad::texts(&["bad"]);
+        let definitions = vec![
+            noting_unless("all", &Bad::default()),
+            noting_unless("picky", &bad).on(["Wanted"]),
+            noting_unless("paused", &Bad::default()),
+        ];
+        let bench = Bench::open(&place, definitions).await;
+        bench.projections.pause("paused").await.unwrap();
+        let projecting = bench.projections.start();
+        let events =
+            ["fine", "bad"].map(|text| NewEvent::new("Wanted", &text).unwrap().correlation("corr-123"));
+        bench.log.append(mainstay_events::Append::new(events)).await.unwrap();
+        // Later events do not hide what the earlier ones have done.
+        bench.append("Other", &["x"; 5]).await;
+        bench.caught_up("all").await;
+        bench.caught_up("picky").await;
+        let found =
+            bench.log.read(&mainstay_events::Selection::all().correlated("corr-123"), 10).await.unwrap();
+        let updates = bench.projections.updates(&found.events).await.unwrap();
+        let told: Vec<(&str, &str)> =
+            updates.iter().map(|one| (one.projection_name.as_str(), one.event_id.as_str())).collect();
+        let (first, second) = (found.events[0].id(), found.events[1].id());
+        assert_eq!(told, [("all", first), ("picky", first), ("all", second)]);
+        projecting.stop(PATIENCE).await;
+    });
+}

@@ -121,6 +121,10 @@ impl Bad {
         bad
     }
 
+    pub(crate) fn spoil(&self, text: &str) {
+        self.0.lock().unwrap().insert(text.to_owned());
+    }
+
     pub(crate) fn mend(&self) {
         self.0.lock().unwrap().clear();
     }

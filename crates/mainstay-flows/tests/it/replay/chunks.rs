@@ -60,7 +60,7 @@ fn b_194_a_chunk_its_progress_and_the_next_chunk_are_one_commit() {
         let bench = Bench::open(&place, vec![noting("a")]).await;
         bench.append_many(700).await;
         // The sixth chunk fails, and is tried again a second later.
-        bench.store.failpoints().arm("replay.applied", Action::Error, 5, 1);
+        bench.store.failpoints().arm("replay.applied", Action::Error, 5, u64::MAX);
         let engine = bench.work.start().await.unwrap();
         let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
         let replay = async || bench.projections.replay(&begun.replay_id).await.unwrap();
@@ -73,6 +73,7 @@ fn b_194_a_chunk_its_progress_and_the_next_chunk_are_one_commit() {
             depth.pending + depth.running == 1
         })
         .await;
+        bench.store.failpoints().arm("replay.applied", Action::Error, 0, 0);
         assert_eq!(ended(&bench, &begun.replay_id).await.chunks_completed, 7);
         assert_eq!(bench.noted("a").await, (1..=700).collect::<Vec<u64>>());
         engine.stop(PATIENCE).await.unwrap();
@@ -223,6 +224,32 @@ fn events_that_fail_in_a_replay_are_put_aside_as_live_ones_are() {
         assert_eq!(bench.noted("lettered").await, [1, 2, 3, 4, 5]);
         let stats = bench.projections.letter_stats().await.unwrap().by_projection_and_status;
         assert_eq!(stats["lettered:resolved"], 2);
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn a_failed_replay_of_a_projection_that_went_on_since_is_not_gone_on_with() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place, vec![noting("a")]).await;
+        chunks_are_tried(&bench, 1).await;
+        bench.append_many(300).await;
+        bench.store.failpoints().arm("replay.applied", Action::Error, 1, u64::MAX);
+        let engine = bench.work.start().await.unwrap();
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
+        assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Failed);
+        bench.store.failpoints().arm("replay.applied", Action::Error, 0, 0);
+        // The operator lets it catch up by itself.
+        bench.projections.recover("a").await.unwrap();
+        let projecting = bench.projections.start();
+        bench.caught_up("a").await;
+        assert_eq!(bench.noted("a").await, (1..=300).collect::<Vec<u64>>());
+        let again = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
+        assert_ne!(again.replay_id, begun.replay_id);
+        assert_eq!(ended(&bench, &again.replay_id).await.events_processed, 300);
+        bench.caught_up("a").await;
+        assert_eq!(bench.noted("a").await, (1..=300).collect::<Vec<u64>>());
+        projecting.stop(PATIENCE).await;
         engine.stop(PATIENCE).await.unwrap();
     });
 }

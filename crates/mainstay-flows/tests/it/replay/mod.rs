@@ -5,6 +5,8 @@ mod chunks;
 mod control;
 mod crash;
 mod live;
+mod model;
+mod speed;
 
 use crate::projections::support::{Bench, PATIENCE, at_once};
 use mainstay_flows::projections::replay::{Progress, ReplayStatus};
