@@ -2,11 +2,10 @@
 
 use crate::Result;
 use crate::commands::{CommandStatus, Dispatcher};
-use crate::projections::Projections;
 use crate::projections::failures::LetterFilter;
+use crate::projections::{Projections, Update};
 use mainstay_events::{Event, Log, MAX_PAGE, Selection};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Most letters of a correlation that are told.
 const MAX_LETTERS: usize = 1_000;
@@ -24,7 +23,7 @@ pub struct EventFlow {
     /// The events, at most a thousand.
     pub events: Vec<FlowEvent>,
     /// Which read models have taken which events.
-    pub projection_updates: Vec<ProjectionUpdate>,
+    pub projection_updates: Vec<Update>,
     /// Which could not.
     pub dead_letters: Vec<FlowLetter>,
     /// Sagas; none yet.
@@ -63,20 +62,6 @@ pub struct FlowEvent {
     pub timestamp: i64,
     /// What caused it.
     pub causation_id: Option<String>,
-}
-
-/// A read model that has taken an event.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ProjectionUpdate {
-    /// The projection.
-    pub projection_name: String,
-    /// The event.
-    pub event_id: String,
-    /// The event's position.
-    pub last_global_position: u64,
-    /// When the projection last moved.
-    pub updated_at: i64,
 }
 
 /// An event that a read model could not take.
@@ -131,32 +116,8 @@ pub async fn event_flow(
         commands.correlated(correlation_id).await?.iter().map(Into::into).collect();
     let page = log.read(&Selection::all().correlated(correlation_id), MAX_PAGE).await?;
     let dead_letters = letters(projections, correlation_id, &page.events).await?;
-    let is_dead: BTreeSet<(&str, &str)> = dead_letters
-        .iter()
-        .filter(|letter| letter.status != "resolved")
-        .map(|letter| (&*letter.projection_name, &*letter.event_id))
-        .collect();
-    let mut projection_updates = Vec::new();
-    let reached: BTreeMap<String, (u64, i64)> = projections
-        .list()
-        .await?
-        .into_iter()
-        .map(|status| (status.projection, (status.last_global_position, status.updated_at)))
-        .collect();
-    for event in &page.events {
-        for projection in projections.definitions().filter(|projection| projection.takes(event.event_type()))
-        {
-            let Some((position, updated_at)) = reached.get(projection.name()) else { continue };
-            if *position >= event.position() && !is_dead.contains(&(projection.name(), event.id())) {
-                projection_updates.push(ProjectionUpdate {
-                    projection_name: projection.name().to_owned(),
-                    event_id: event.id().to_owned(),
-                    last_global_position: event.position(),
-                    updated_at: *updated_at,
-                });
-            }
-        }
-    }
+    let mut projection_updates = projections.updates(&page.events).await?;
+    projection_updates.sort_by_key(|update| update.updated_at);
     Ok(EventFlow {
         correlation_id: correlation_id.to_owned(),
         command: commands.first().cloned(),

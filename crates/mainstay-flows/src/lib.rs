@@ -15,4 +15,4 @@ mod flow;
 pub mod projections;
 
 pub use error::{CODES, Error, Result, rejected_code};
-pub use flow::{EventFlow, FlowCommand, FlowEvent, FlowLetter, ProjectionUpdate, event_flow};
+pub use flow::{EventFlow, FlowCommand, FlowEvent, FlowLetter, event_flow};

@@ -72,12 +72,16 @@ fn rows(told: &Value) -> Vec<[String; 4]> {
         let detail = format!("{} {}", text(&command["status"]), text(&command["commandId"]));
         add(&command["createdAt"], "command", &command["commandType"], detail);
     }
-    for event in list("events") {
+    let events = list("events");
+    for event in &events {
         let detail = format!("position {}", text(&event["globalPosition"]));
         add(&event["timestamp"], "event", &event["eventType"], detail);
     }
     for update in list("projectionUpdates") {
-        let detail = format!("took position {}", text(&update["lastGlobalPosition"]));
+        let taken = events.iter().find(|event| event["eventId"] == update["eventId"]);
+        let detail = taken
+            .map(|event| format!("took {} at {}", text(&event["eventType"]), text(&event["globalPosition"])));
+        let detail = detail.unwrap_or_default();
         add(&update["updatedAt"], "projection", &update["projectionName"], detail);
     }
     for letter in list("deadLetters") {

@@ -119,7 +119,7 @@ fn what_belongs_together_is_shown_in_the_order_of_time() {
                 && told[1].contains("SubmitOrder")
                 && told[1].contains("executed cmd-1")
         );
-        for what in ["OrderSubmitted", "took position 1", "quarantined: spoiled"] {
+        for what in ["OrderSubmitted", "took OrderSubmitted at 1", "quarantined: spoiled"] {
             assert!(told.iter().any(|line| line.contains(what)), "{what}: {told:?}");
         }
         assert_eq!(run("trace corr-123 --json").json()["command"]["commandType"], "SubmitOrder");

@@ -137,7 +137,7 @@ impl World {
             // A letter may be resolved by somebody else at this moment.
             Step::RetryLetters => drop(projections.retry_all(Some(10)).await),
             Step::LetOut => {
-                for event in projections.quarantined(None, 0, 3).await.unwrap() {
+                for event in projections.quarantined(None, None, 3).await.unwrap() {
                     drop(projections.unquarantine(&event.projection_name, &event.event_id).await);
                 }
             }
@@ -224,7 +224,7 @@ async fn live_through(place: Place, steps: Vec<Step>) {
     while world.bench.projections.retry_all(Some(1_000)).await.unwrap() > 0 {
         world.settle().await;
     }
-    for event in world.bench.projections.quarantined(None, 0, 1_000).await.unwrap() {
+    for event in world.bench.projections.quarantined(None, None, 1_000).await.unwrap() {
         world.bench.projections.unquarantine(&event.projection_name, &event.event_id).await.unwrap();
     }
     world.settle().await;

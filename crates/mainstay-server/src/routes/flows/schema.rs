@@ -408,9 +408,9 @@ struct FlowEvent {
 struct ProjectionUpdate {
     projection_name: String,
     event_id: String,
-    /// The event's position.
+    /// Where the event's lane is now.
     last_global_position: u64,
-    /// When the projection last moved.
+    /// When that was last set.
     updated_at: i64,
 }
 
