@@ -148,8 +148,10 @@ async fn one_by_one(batch: Batch) -> crate::Result<()> {
     Ok(())
 }
 
-/// Writes the failure of one event down. What follows is the next chunk's, later if the event is tried again.
+/// Writes the failure of one event down. What follows is the next chunk's, later if the event is tried again; and so is what
+/// is to be caught up with, since it may fail too.
 async fn failed(batch: Batch, failure: Failure) -> crate::Result<()> {
+    let batch = Batch { may_catch_up: false, ..batch };
     let verdict = batch.shared.store.transact_with((batch.clone(), failure.clone()), record_in).await?;
     let projection = &batch.projection;
     tracing::warn!(projection = projection.name, %failure, ?verdict, "an event failed in a replay");

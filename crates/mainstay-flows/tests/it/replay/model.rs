@@ -10,7 +10,7 @@ use mainstay_core::failpoints::Action;
 use mainstay_events::Event;
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_flows::projections::{By, Category, Lifecycle, Model, Poison, Projecting, Projection};
-use mainstay_store::{Tx, params};
+use mainstay_store::{Row, Tx, params};
 use mainstay_testkit::stores::{Kind, Place};
 use mainstay_work::{Engine, Functions, Pool};
 use proptest::prelude::*;
@@ -185,7 +185,7 @@ impl World {
             all.extend(missing(&self.bench, name).await);
             all.sort_unstable();
             let expected: Vec<u64> = (1..=head).collect();
-            assert_eq!(all, expected, "{name}: {applied:?}");
+            assert_eq!(all, expected, "{name}: {:?}", known(&self.bench, name).await);
         }
     }
 }
@@ -208,6 +208,18 @@ async fn missing(bench: &Bench, name: &str) -> Vec<u64> {
                    WHERE projection = $1 AND status IN ('pending', 'quarantined')";
         let rows = tx.query(sql, params![name]).await?;
         rows.iter().map(|row| row.get::<u64>(0)).collect::<mainstay_store::Result<Vec<_>>>()
+    };
+    bench.store.read_with(name.to_owned(), read).await.unwrap()
+}
+
+/// What is known of failures: position, generation and status.
+async fn known(bench: &Bench, name: &str) -> Vec<(u64, i64, String)> {
+    let read = async |tx: Tx, name: String| {
+        let sql = "SELECT position, generation, status FROM mainstay_projection_failures WHERE projection = $1 \
+                   ORDER BY position, generation";
+        let rows = tx.query(sql, params![name]).await?;
+        let one = |row: &Row| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        rows.iter().map(one).collect::<mainstay_store::Result<Vec<_>>>()
     };
     bench.store.read_with(name.to_owned(), read).await.unwrap()
 }
