@@ -269,7 +269,8 @@ impl Shared {
         if let Some(scope) = &issued.scope {
             log.expect_scope_in(&tx, scope).await?;
         }
-        let now_ms = log.store().clock().now_ms();
+        // The database's time: nodes may differ. The process that owns a SQLite file is the database.
+        let now_ms = if log.store().is_shared() { tx.now_ms().await? } else { log.store().clock().now_ms() };
         let work = self.work.clone();
         let handling = Handling { tx, log, work, issued, now_ms, boundary, condition: Arc::default() };
         let (data, reason, events) = match (handler.decide)(handling.clone()).await? {

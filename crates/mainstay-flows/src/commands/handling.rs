@@ -37,7 +37,7 @@ impl Handling {
         &self.issued
     }
 
-    /// The time, in milliseconds since the epoch.
+    /// The database's time, in milliseconds since the epoch.
     pub fn now_ms(&self) -> i64 {
         self.now_ms
     }
