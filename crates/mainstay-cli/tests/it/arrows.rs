@@ -55,6 +55,8 @@ fn allowed(from: &str) -> Option<&'static [&'static str]> {
         "mainstay-queue" | "mainstay-gateway" => BELOW_QUEUE,
         "mainstay-server" | "mainstay" => BELOW_SERVER,
         "mainstay-cli" => BELOW_CLI,
+        // An application stands where its author's would.
+        "order-management" => &["mainstay"],
         "mainstay-testkit" => &["mainstay-core", "mainstay-store"],
         _ => return None,
     })
