@@ -44,3 +44,35 @@ impl Handle {
         Ok(self.0.get().and_then(Weak::upgrade).ok_or_else(closed)?)
     }
 }
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use super::*;
+    use crate::Mainstay;
+    use mainstay_flows::commands::{Commands, Decision, Handling, Outcome};
+    use std::time::Duration;
+
+    fn command() -> Command {
+        Command::new("Ping", &7).expect("JSON")
+    }
+
+    #[tokio::test]
+    async fn a_handle_leads_to_one_house_while_that_is_open() {
+        let handle = Handle::new();
+        let closed = handle.dispatch(command()).await.expect_err("nothing is open");
+        assert!(closed.is_retryable(), "{closed}");
+
+        let commands =
+            Commands::new().on("Ping", async |_: Handling, number: i64| Ok(Decision::success(number, [])));
+        let house = Mainstay::on("sqlite::memory:").commands(commands).handle(handle.clone());
+        let house = house.start().await.expect("it opens");
+        let answer = handle.dispatch(command()).await.expect("it is open");
+        assert!(matches!(answer.outcome, Outcome::Success { data, .. } if data.get() == "7"));
+
+        let second = Mainstay::on("sqlite::memory:").handle(handle.clone()).start().await;
+        assert_eq!(second.err().map(|error| error.code()), Some("FLOW_INVALID"));
+
+        house.stop(Duration::from_secs(5)).await.expect("it stops");
+        assert!(handle.store().is_err(), "the handle kept the house open");
+    }
+}

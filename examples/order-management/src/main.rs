@@ -2,7 +2,7 @@
 
 use mainstay::events::{Event, Selection};
 use mainstay::flows::commands::Outcome;
-use mainstay::flows::projections::replay::{Rebuild, ReplayStatus};
+use mainstay::flows::projections::replay::Rebuild;
 use mainstay::store::Options;
 use order_management::OrderManagement;
 use order_management::inventory::{ProductCommand, Quantity, ReservationCommand};
@@ -44,12 +44,8 @@ async fn main() -> anyhow::Result<()> {
     println!("{:<24} {}", "so its lamps are free", released.data().unwrap_or_default());
 
     let rebuild = app.mainstay().projections().trigger_rebuild(Rebuild::of(PRODUCT_CATALOG)).await?;
-    // Whoever asks for a read model while it is rebuilt is answered from the one before.
-    while app.mainstay().projections().rebuild_status(&rebuild.replay_id).await?.status
-        == ReplayStatus::Running
-    {
-        app.wait_for(PRODUCT_CATALOG, PATIENCE).await?;
-    }
+    // Whoever asks for the catalogue meanwhile is answered from the one before.
+    app.mainstay().projections().wait_for_rebuild(&rebuild.replay_id, PATIENCE).await?;
     app.wait_for(PRODUCT_CATALOG, PATIENCE).await?;
     app.wait_for(ORDER_SUMMARY, PATIENCE).await?;
     println!("{:<24} {:?}", "the catalogue, rebuilt", catalog(app.store(), "lamp").await?);
