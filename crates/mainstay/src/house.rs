@@ -1,29 +1,34 @@
 //! The whole house, opened at once.
 
+use crate::handle::Handle;
 use mainstay_events::Log;
 use mainstay_flows::Result;
 use mainstay_flows::commands::{Command, Commands, Dispatched, Dispatcher};
+use mainstay_flows::projections::{Projecting, Projections, Registry};
 use mainstay_store::{Options, Store};
 use mainstay_work::{Engine, Functions, Pool, Work};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// What an application brings: its commands, its functions, its pools.
+/// What an application brings: its commands, its projections, its functions, its pools.
 pub struct Builder {
     options: Options,
     commands: Commands,
+    projections: Registry,
     functions: Functions,
     pools: Vec<Pool>,
+    handle: Handle,
 }
 
 impl Builder {
-    /// The store with these options; the tables of the house are added to them.
-    pub fn options(self, options: Options) -> Self {
-        Self { options, ..self }
-    }
-
     /// The commands that this process decides about.
     pub fn commands(self, commands: Commands) -> Self {
         Self { commands, ..self }
+    }
+
+    /// The read models that this process keeps.
+    pub fn projections(self, projections: Registry) -> Self {
+        Self { projections, ..self }
     }
 
     /// The functions that this process carries out.
@@ -37,71 +42,117 @@ impl Builder {
         self
     }
 
+    /// Lets a handle lead to this house, once it is open.
+    pub fn handle(self, handle: Handle) -> Self {
+        Self { handle, ..self }
+    }
+
     /// Opens the store, and begins to work.
     pub async fn start(self) -> Result<Mainstay> {
-        let components =
-            [mainstay_events::COMPONENT, mainstay_work::COMPONENT, mainstay_flows::commands::COMPONENT];
+        let components = [
+            mainstay_events::COMPONENT,
+            mainstay_work::COMPONENT,
+            mainstay_flows::commands::COMPONENT,
+            mainstay_flows::projections::COMPONENT,
+        ];
         let store = components.into_iter().fold(self.options, Options::component).open().await?;
         let log = Log::open(&store).await?;
-        let work = Work::open(&store, self.commands.functions(self.functions)).await?;
+        let functions = self.projections.functions(self.commands.functions(self.functions));
+        let work = Work::open(&store, functions).await?;
         for pool in self.pools {
             work.pool(pool).await?;
         }
         let dispatcher = Dispatcher::open(&log, &work, self.commands).await?;
-        let engine = work.start().await?;
-        Ok(Mainstay { store, log, work, dispatcher, engine })
+        let projections = Projections::open(&store, &log, &work, self.projections).await?;
+        let rooms = Arc::new(Rooms { store, log, work, dispatcher, projections });
+        // Before anything runs that may ask for it.
+        self.handle.lead_to(&rooms)?;
+        let engine = rooms.work.start().await?;
+        let projecting = rooms.projections.start();
+        Ok(Mainstay { rooms, engine, projecting })
     }
+}
+
+/// What is in a store, opened.
+pub(crate) struct Rooms {
+    pub(crate) store: Store,
+    pub(crate) log: Log,
+    pub(crate) work: Work,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) projections: Projections,
 }
 
 /// A store with everything that is in it, at work in this process.
 pub struct Mainstay {
-    store: Store,
-    log: Log,
-    work: Work,
-    dispatcher: Dispatcher,
+    rooms: Arc<Rooms>,
     engine: Engine,
+    projecting: Projecting,
 }
 
 impl Mainstay {
     /// What is in the store of this URL: `sqlite:shop.db`, `sqlite::memory:` or `postgres://user@host/shop`.
     pub fn on(url: impl Into<String>) -> Builder {
+        Self::with(Options::new(url))
+    }
+
+    /// What is in the store of these options; the tables of the house are added to them.
+    pub fn with(options: Options) -> Builder {
         Builder {
-            options: Options::new(url),
+            options,
             commands: Commands::new(),
+            projections: Registry::new(),
             functions: Functions::new(),
             pools: Vec::new(),
+            handle: Handle::new(),
         }
     }
 
     /// Decides about a command, once for its id.
     pub async fn dispatch(&self, command: Command) -> Result<Dispatched> {
-        self.dispatcher.dispatch(command).await
+        self.rooms.dispatcher.dispatch(command).await
+    }
+
+    /// Waits until a read model shows everything that is in the log now, for at most `patience`; up to where that is.
+    pub async fn wait_for(&self, projection: &str, patience: Duration) -> Result<u64> {
+        let head = self.rooms.log.head().await?;
+        self.rooms.projections.wait_for(projection, head, patience).await
     }
 
     /// The store.
     pub fn store(&self) -> &Store {
-        &self.store
+        &self.rooms.store
     }
 
     /// The log.
     pub fn log(&self) -> &Log {
-        &self.log
+        &self.rooms.log
     }
 
     /// The work.
     pub fn work(&self) -> &Work {
-        &self.work
+        &self.rooms.work
     }
 
     /// Who decides about commands.
     pub fn dispatcher(&self) -> &Dispatcher {
-        &self.dispatcher
+        &self.rooms.dispatcher
     }
 
-    /// Begins nothing more, waits for what runs for as long as `grace`, and closes the store.
+    /// The read models.
+    pub fn projections(&self) -> &Projections {
+        &self.rooms.projections
+    }
+
+    /// Who carries work out.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Begins nothing more, waits for what runs for as long as `grace` each for read models and work, and closes the store.
     pub async fn stop(self, grace: Duration) -> Result<()> {
+        self.projecting.stop(grace).await;
         self.engine.stop(grace).await?;
-        self.store.close().await;
+        self.rooms.store.clone().close().await;
         Ok(())
     }
 }

@@ -31,8 +31,10 @@
 //! ground, [`events`], the ledger, [`guards`], what stands between an application and a bad day, [`work`], the
 //! workshop, and [`flows`], the offices.
 
+mod handle;
 mod house;
 
+pub use handle::Handle;
 pub use house::{Builder, Mainstay};
 pub use mainstay_core as core;
 pub use mainstay_events as events;
@@ -43,12 +45,13 @@ pub use mainstay_work as work;
 
 /// What nearly every file of an application needs.
 pub mod prelude {
-    pub use crate::Mainstay;
+    pub use crate::{Handle, Mainstay};
     pub use mainstay_events::{Append, Condition, Log, NewEvent, Query, Selection};
     pub use mainstay_flows::commands::{
         Boundary, Command, Commands, Decided, Decider, Decision, DomainEvent, Handling, Moment, Outcome,
         Rejection,
     };
+    pub use mainstay_flows::projections::{Projection, Registry};
     pub use mainstay_store::{Error, Options, Result, Store, Tx, Value, params};
     pub use mainstay_work::{Call, Failure, Functions, NewWork, OnComplete, Pool, Work};
 }

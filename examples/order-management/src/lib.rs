@@ -2,8 +2,17 @@
 //!
 //! - [`orders`]: an order is drafted, submitted and confirmed, or cancelled
 //! - [`inventory`]: products have stock, of which orders reserve some of several products or of none
+//! - [`notifications`]: what customers are told
+//! - [`projections`]: what is read
+//! - [`processes`]: what follows from what has happened
 //!
-//! All of it is pure: deciders, events and states. Whoever runs it registers the deciders and opens a store.
+//! The first three are pure: deciders, events and states. [`OrderManagement`] opens everything on a store.
 
+mod app;
 pub mod inventory;
+pub mod notifications;
 pub mod orders;
+pub mod processes;
+pub mod projections;
+
+pub use app::OrderManagement;

@@ -1,6 +1,7 @@
 //! A command, as it is given and as it is issued.
 
 use super::retry::ConflictRetry;
+use super::variant::Written;
 use super::{MAX_ID_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
 use crate::error::{Error, Result};
 use mainstay_core::ids::{Ids, Kind};
@@ -42,6 +43,30 @@ impl Command {
     pub fn new(command_type: impl Into<String>, payload: &(impl Serialize + ?Sized)) -> Result<Self> {
         let payload = to_raw_value(payload).map_err(|error| Error::invalid("payload", error.to_string()))?;
         Ok(Self::raw(command_type, payload))
+    }
+
+    /// A variant of an enum of commands, such as a [decider](super::Decider) takes: its name is the type, what it holds the
+    /// payload.
+    ///
+    /// ```
+    /// #[derive(serde::Serialize)]
+    /// enum OrderCommand {
+    ///     CancelOrder { order: u32 },
+    /// }
+    ///
+    /// let command = mainstay_flows::commands::Command::of(&OrderCommand::CancelOrder { order: 7 })?;
+    /// assert_eq!((&*command.command_type, command.payload.get()), ("CancelOrder", r#"{"order":7}"#));
+    /// assert_eq!(mainstay_flows::commands::Command::of(&7).unwrap_err().code(), "FLOW_INVALID");
+    /// # Ok::<_, mainstay_flows::Error>(())
+    /// ```
+    pub fn of(command: &impl Serialize) -> Result<Self> {
+        let json = serde_json::to_string(command);
+        let json = json.map_err(|error| Error::invalid("command", error.to_string()))?;
+        let plain =
+            "must be a variant of an enum that derives Serialize, without serde's tag, content or untagged";
+        let Written { name, data } =
+            serde_json::from_str(&json).map_err(|_| Error::invalid("command", plain))?;
+        Ok(Self::raw(name, data))
     }
 
     /// A command whose payload is JSON already.

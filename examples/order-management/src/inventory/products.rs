@@ -4,10 +4,10 @@ use super::event::InventoryEvent;
 use super::stock::Stock;
 use super::{MAX_PRICE_CENTS, MAX_QUANTITY};
 use mainstay::flows::commands::{Boundary, Decided, Decider, Decision, Moment, Rejection};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A command about a product.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all_fields = "camelCase")]
 pub enum ProductCommand {
     /// Have a new product.

@@ -4,11 +4,11 @@ use super::event::{InventoryEvent, Quantity, Shortage};
 use super::stock::{Reservation, ReservationStatus, Stock};
 use super::{MAX_PRODUCTS, MAX_QUANTITY, RESERVATION_TTL_MS};
 use mainstay::flows::commands::{Boundary, Decided, Decider, Decision, Moment, Rejection};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A command about a reservation.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all_fields = "camelCase")]
 pub enum ReservationCommand {
     /// Hold all of this for an order, or nothing.

@@ -1,10 +1,10 @@
 //! What can be wanted of an order.
 
 use super::event::Customer;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A command about an order.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all_fields = "camelCase")]
 pub enum OrderCommand {
     /// Begin one.

@@ -2,9 +2,15 @@
 
 use super::row::{self, Replay, ReplayStatus};
 use crate::error::Result;
+use crate::projections::changes_topic;
 use crate::projections::opened::Projections;
 use mainstay_store::Tx;
 use serde::Serialize;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a wait goes on without hearing of a change before it looks: not every end is told.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// How far a replay is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -73,6 +79,20 @@ impl Projections {
             Ok(Progress::of(replay, tx.now_ms().await?))
         };
         Ok(self.shared.store.read_with(replay_id.to_owned(), read).await?)
+    }
+
+    /// Waits while a replay runs, for at most `patience`; how far it is then.
+    pub async fn wait_for_rebuild(&self, replay_id: &str, patience: Duration) -> Result<Progress> {
+        let deadline = Instant::now() + patience;
+        let mut listener = self.shared.store.listen(changes_topic());
+        loop {
+            let progress = self.rebuild_status(replay_id).await?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if progress.status != ReplayStatus::Running || left.is_zero() {
+                return Ok(progress);
+            }
+            listener.woken(left.min(LOOK_AGAIN)).await;
+        }
     }
 
     /// A replay as it is kept.
