@@ -35,7 +35,8 @@ fn read_models_equal_a_fold_of_the_log_after_a_rebuild_under_live_traffic() {
             orders += 1;
             releases += usize::from(order(&shop, orders).await);
         }
-        let projections = shop.0.mainstay().projections();
+        let (projections, work) = (shop.0.mainstay().projections(), shop.0.mainstay().work());
+        work.pause("eventReplayPool").await.unwrap();
         let mut running = Vec::new();
         for (name, triggered) in projections.rebuild_all(Some(10)).await {
             match triggered {
@@ -46,6 +47,12 @@ fn read_models_equal_a_fold_of_the_log_after_a_rebuild_under_live_traffic() {
             }
         }
         assert_eq!(running.len(), 5);
+        // However fast the rebuilds are, some orders come in between.
+        for _ in 0..5 {
+            orders += 1;
+            releases += usize::from(order(&shop, orders).await);
+        }
+        work.resume("eventReplayPool").await.unwrap();
         for (name, replay_id) in &running {
             // Orders come in until it has ended.
             loop {
@@ -59,7 +66,6 @@ fn read_models_equal_a_fold_of_the_log_after_a_rebuild_under_live_traffic() {
             }
             assert_eq!(projections.status(name).await.unwrap().generation, 2);
         }
-        assert!(orders > 20, "nothing came in meanwhile");
         shop.happened("NotificationRequested", orders).await;
         shop.happened("ReservationReleased", releases).await;
         for (name, _) in &running {
