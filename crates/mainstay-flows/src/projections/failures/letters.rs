@@ -123,17 +123,24 @@ const COLUMNS: &str = "event_id, projection, position, event_type, correlation_i
      retry_started_at, retry_run_id, last_retry_at, retry_count, last_error, resolved_at, trace";
 /// What is a letter, of the generation that readers see.
 const LETTERS: &str = "is_poison = 0 AND status <> 'failing'";
+/// A letter of the generation that is filled beside is another one, and not for anybody to see yet.
 const RETRY: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', retry_started_at = mainstay_now(), \
      retry_run_id = $3, retry_count = retry_count + 1 \
-     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending'";
+     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' AND {current}";
 const RUN_AGAIN: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', \
      retry_started_at = mainstay_now(), last_retry_at = mainstay_now(), retry_run_id = $3, \
-     retry_count = retry_count + 1 WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending'";
+     retry_count = retry_count + 1 WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' \
+     AND {current}";
 const IGNORE: &str = "UPDATE mainstay_projection_failures SET status = 'ignored' \
-     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending'";
+     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' AND {current}";
 const STATS: &str = "SELECT projection, status, count(*), min(failed_at) FROM mainstay_projection_failures";
 const PURGE: &str = "DELETE FROM mainstay_projection_failures WHERE status = 'resolved' AND is_poison = 0 \
      AND resolved_at < mainstay_now() - $1";
+
+/// A statement about letters of the generation that readers see.
+fn current(sql: &str) -> String {
+    sql.replace("{current}", CURRENT)
+}
 
 fn letter(row: &Row) -> mainstay_store::Result<Letter> {
     Ok(Letter {
@@ -203,7 +210,7 @@ async fn retry_in(tx: Tx, (shared, events): Retrying) -> mainstay_store::Result<
     }
     let receipt = shared.work.enqueue_in(&tx, items).map_err(Error::from)?;
     for ((projection, event), work_id) in events.iter().zip(receipt.work_ids()) {
-        tx.execute(RETRY, params![&projection.name, event.id(), work_id]).await?;
+        tx.execute(&current(RETRY), params![&projection.name, event.id(), work_id]).await?;
     }
     Ok(receipt.work_ids().to_vec())
 }
@@ -301,7 +308,7 @@ impl Projections {
             }
             let receipt = shared.work.enqueue_in(&tx, [item]).map_err(Error::from)?;
             let run_id = receipt.work_ids()[0].clone();
-            tx.execute(RUN_AGAIN, params![&again.projection, &again.event_id, &run_id]).await?;
+            tx.execute(&current(RUN_AGAIN), params![&again.projection, &again.event_id, &run_id]).await?;
             Ok(run_id)
         };
         let name = self.shared.find(projection)?.name.clone();
@@ -314,7 +321,7 @@ impl Projections {
     pub async fn ignore_letter(&self, projection: &str, event_id: &str) -> Result<()> {
         let ignore = async |tx: Tx, (projection, event_id): (String, String)| {
             hold_pending(&tx, &projection, &event_id).await?;
-            tx.execute(IGNORE, params![projection, event_id]).await.map(drop)
+            tx.execute(&current(IGNORE), params![projection, event_id]).await.map(drop)
         };
         let context = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
         Ok(self.shared.store.transact_with(context, ignore).await?)
@@ -326,7 +333,8 @@ impl Projections {
             let letters = page(&tx, &filter, limit).await?;
             let mut count = 0;
             for letter in letters {
-                count += tx.execute(IGNORE, params![&letter.projection_name, &letter.event_id]).await?;
+                count +=
+                    tx.execute(&current(IGNORE), params![&letter.projection_name, &letter.event_id]).await?;
             }
             Ok(count as usize)
         };

@@ -16,4 +16,6 @@ pub(crate) mod retry;
 
 pub use letters::{Letter, LetterFilter, LetterStats, LetterStatus};
 pub use poison::{Poison, PoisonEvent, PoisonStats, PoisonStatus, Quarantined};
-pub(crate) use record::{Verdict, begin_anew, between, forget_generation, passed, record, take_over};
+pub(crate) use record::{
+    Verdict, begin_anew, between, forget_generation, leave_out, passed, record, take_over,
+};

@@ -113,8 +113,8 @@ const COLUMNS: &str = "event_id, projection, position, event_type, status, attem
 /// Rows of the generation that readers see.
 pub(super) const CURRENT: &str =
     "generation = (SELECT p.generation FROM mainstay_projections p WHERE p.name = projection)";
-const COUNT: &str = "SELECT projection, count(*) FROM mainstay_projection_failures \
-     WHERE status = 'quarantined' GROUP BY projection";
+const COUNT: &str =
+    "SELECT projection, count(*) FROM mainstay_projection_failures WHERE status = 'quarantined'";
 const SET: &str = "UPDATE mainstay_projection_failures SET status = $3, attempts = $4, retry_run_id = $5 \
      WHERE projection = $1 AND event_id = $2 AND is_poison = 1";
 
@@ -198,7 +198,7 @@ impl Projections {
     pub async fn poison_stats(&self) -> Result<PoisonStats> {
         let count = async |tx: Tx| {
             let mut stats = PoisonStats::default();
-            for row in tx.query(COUNT, &[]).await? {
+            for row in tx.query(&format!("{COUNT} AND {CURRENT} GROUP BY projection"), &[]).await? {
                 let count: u64 = row.get(1)?;
                 stats.total += count;
                 stats.by_projection.insert(row.get(0)?, count);
@@ -217,7 +217,8 @@ impl Projections {
             let receipt = shared.work.enqueue_in(&tx, [item]).map_err(Error::from)?;
             let work_id = receipt.work_ids()[0].clone();
             let params = params![&projection.name, event.id(), "replayed", 0, &work_id];
-            tx.execute(SET, params).await?;
+            // In a generation that is filled beside it stays aside, and is known to be.
+            tx.execute(&format!("{SET} AND {CURRENT}"), params).await?;
             Ok(work_id)
         };
         let context = (self.shared.clone(), self.shared.find(projection)?, Arc::new(event));

@@ -22,7 +22,7 @@ use mainstay_store::{Row, Tx, params};
 #[derive(Debug)]
 pub(crate) struct Noted {
     pub(crate) event_id: String,
-    generation: i64,
+    pub(crate) generation: i64,
     is_poison: bool,
     status: String,
     /// Whether it is left out.
@@ -44,13 +44,19 @@ const RECORD: &str = "INSERT INTO mainstay_projection_failures (projection, even
      status = excluded.status, attempts = excluded.attempts, error = excluded.error, failed_at = excluded.failed_at, \
      retry_run_id = NULL, resolved_at = NULL";
 
+const LEAVE_OUT: &str = "INSERT INTO mainstay_projection_failures (projection, event_id, generation, position, \
+     event_type, correlation_id, is_poison, status, attempts, error, failed_at, retry_count, trace) \
+     SELECT projection, event_id, CAST($3 AS BIGINT), position, event_type, correlation_id, is_poison, status, attempts, error, \
+     failed_at, retry_count, trace FROM mainstay_projection_failures \
+     WHERE projection = $1 AND event_id = $2 AND generation = $4 ON CONFLICT (projection, event_id, generation) DO NOTHING";
+
 fn noted(row: &Row) -> mainstay_store::Result<Noted> {
     let (is_poison, status) = (row.get::<i64>(2)? == 1, row.get::<String>(3)?);
     let is_aside = is_poison && matches!(&*status, "quarantined" | "ignored");
     Ok(Noted { event_id: row.get(0)?, generation: row.get(1)?, is_poison, status, is_aside })
 }
 
-/// Events of a part of the log that have failed before. What was put aside stays aside in every generation.
+/// Events of a part of the log that have failed before. What was put aside stays aside in later generations.
 pub(crate) async fn between(
     tx: &Tx,
     projection: &str,
@@ -59,6 +65,19 @@ pub(crate) async fn between(
 ) -> mainstay_store::Result<Vec<Noted>> {
     let rows = tx.query(BETWEEN, params![projection, first as i64, last as i64]).await?;
     rows.iter().map(noted).collect()
+}
+
+/// Notes that events are left out of a generation that were put aside in another one: there they may be let out.
+pub(crate) async fn leave_out(
+    tx: &Tx,
+    projection: &str,
+    generation: i64,
+    noted: &[Noted],
+) -> mainstay_store::Result<()> {
+    for one in noted.iter().filter(|one| one.is_aside && one.generation != generation) {
+        tx.execute(LEAVE_OUT, params![projection, &one.event_id, generation, one.generation]).await?;
+    }
+    Ok(())
 }
 
 /// Notes that the handler has taken events that had failed before.
