@@ -150,7 +150,9 @@ async fn one_by_one(batch: Batch) -> crate::Result<()> {
 
 /// Writes the failure of one event down. What follows is the next chunk's, later if the event is tried again.
 async fn failed(batch: Batch, failure: Failure) -> crate::Result<()> {
-    let verdict = batch.shared.store.transact_with((batch.clone(), failure.clone()), record_in).await?;
+    // Only this event's failure is written down here: what lanes have had in the meantime may fail too.
+    let alone = Batch { may_catch_up: false, ..batch.clone() };
+    let verdict = batch.shared.store.transact_with((alone, failure.clone()), record_in).await?;
     let projection = &batch.projection;
     tracing::warn!(projection = projection.name, %failure, ?verdict, "an event failed in a replay");
     if let Some(Verdict::GivenUp { attempts }) = verdict {
