@@ -9,6 +9,8 @@ use mainstay_flows::projections::{By, Category, Lifecycle, Model, Projection};
 use mainstay_store::{Store, Tx, params};
 use mainstay_testkit::stores::{for_each_lasting_store, for_each_store};
 use mainstay_testkit::time::VirtualTime;
+use mainstay_work::NewWork;
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -114,7 +116,10 @@ fn an_old_generation_is_removed_when_nobody_can_read_it_any_more() {
         {
             assert_eq!(exists(&bench.store, table).await, is_there, "{table}");
         }
+        // A lease does not outlive that long a moment.
+        engine.stop(PATIENCE).await.unwrap();
         time.advance(601_000).await.unwrap();
+        let engine = bench.work.start().await.unwrap();
         until("both are removed", async || {
             engine.look_around();
             !exists(&bench.store, "order_rows__g1").await && !exists(&bench.store, "order_rows__g2").await
@@ -211,6 +216,57 @@ fn letters_follow_the_generation_that_readers_see() {
             stats.iter().map(|(name, count)| (name.as_str(), *count)).collect::<Vec<_>>(),
             [("orders:resolved", 1)]
         );
+        projecting.stop(PATIENCE).await;
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn b_203_a_chunk_beside_that_runs_several_times_at_once_has_one_effect() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place, vec![managed(&Bad::default(), false)]).await;
+        bench.append_many(600).await;
+        let rebuild = Rebuild::of("orders").from(0).chunk_size(300);
+        let begun = bench.projections.trigger_rebuild(rebuild).await.unwrap();
+        // Without a key they run beside each other, as on a node that has lost its lease and does not know it yet.
+        for step in [1, 1, 1, 1, 2, 2] {
+            let args = json!({ "replayId": begun.replay_id, "step": step });
+            let again = NewWork::new("eventReplayPool", "mainstay.replay.chunk", &args).unwrap();
+            bench.work.enqueue(again).await.unwrap();
+        }
+        let engine = bench.work.start().await.unwrap();
+        let progress = ended(&bench, &begun.replay_id).await;
+        assert_eq!((progress.chunks_completed, progress.events_processed), (2, 600));
+        until("nothing waits or runs", async || {
+            let depth = bench.work.depth("eventReplayPool").await.unwrap();
+            // The old generation is removed much later.
+            (depth.pending, depth.running) == (1, 0)
+        })
+        .await;
+        assert_eq!(rows(&bench.store).await, (1..=600).collect::<Vec<u64>>());
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn events_that_fail_at_the_switch_are_seen_to_before_it() {
+    for_each_store(async |place| {
+        let bad = Bad::texts(&["bad"]);
+        let bench = Bench::open(&place, vec![managed(&bad, false)]).await;
+        let (projecting, engine) = bench.start().await;
+        bench.append("Noted", &["fine", "bad"]).await;
+        bench.caught_up("orders").await;
+        bench.work.pause("eventReplayPool").await.unwrap();
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap();
+        // The lanes are ahead of where the replay was to end, with an event that fails as well.
+        bench.append("Noted", &["bad", "fine"]).await;
+        bench.caught_up("orders").await;
+        bench.work.resume("eventReplayPool").await.unwrap();
+        let progress = ended(&bench, &begun.replay_id).await;
+        assert_eq!((progress.status, progress.events_processed), (ReplayStatus::Completed, 4));
+        assert_eq!(rows(&bench.store).await, [1, 4]);
+        let letters = bench.projections.letters(LetterFilter::default(), 10).await.unwrap();
+        assert_eq!(letters.iter().map(|letter| letter.position).collect::<Vec<_>>(), [2, 3]);
         projecting.stop(PATIENCE).await;
         engine.stop(PATIENCE).await.unwrap();
     });

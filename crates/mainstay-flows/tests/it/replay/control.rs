@@ -1,8 +1,9 @@
 //! Triggering, cancelling, pausing, and looking.
 
 use super::{chunks_are_tried, ended};
-use crate::projections::support::{Bench, PATIENCE, noting, until};
+use crate::projections::support::{Bad, Bench, PATIENCE, noting, noting_unless, until};
 use mainstay_events::Event;
+use mainstay_flows::projections::failures::LetterStatus;
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_flows::projections::{Category, Kind, Lifecycle, Model, Projection};
 use mainstay_store::Tx;
@@ -121,6 +122,32 @@ fn b_208_213_all_are_rebuilt_in_the_order_of_the_registry() {
         }
         let unknown = bench.projections.trigger_rebuild(Rebuild::of("nobody")).await.unwrap_err();
         assert_eq!(unknown.code(), "UNKNOWN_PROJECTION");
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn a_letter_is_not_tried_again_before_the_replay_that_comes_to_its_event() {
+    for_each_store(async |place| {
+        let bad = Bad::texts(&["bad"]);
+        let bench = Bench::open(&place, vec![noting_unless("a", &bad)]).await;
+        let (projecting, engine) = bench.start().await;
+        let ids = bench.append("Noted", &["fine", "bad", "fine"]).await;
+        bench.caught_up("a").await;
+        bad.mend();
+        bench.work.pause("eventReplayPool").await.unwrap();
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("a").from(0)).await.unwrap();
+        let retried = bench.projections.retry_letter("a", &ids[1]).await.unwrap();
+        bench.work.wait_for(&retried, PATIENCE).await.unwrap();
+        assert!(bench.noted("a").await.is_empty());
+        let letter = bench.projections.letter("a", &ids[1]).await.unwrap();
+        assert!(letter.last_error.is_some_and(|error| error.contains("comes to this event by itself")));
+        bench.work.resume("eventReplayPool").await.unwrap();
+        assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
+        bench.caught_up("a").await;
+        assert_eq!(bench.noted("a").await, [1, 2, 3]);
+        assert_eq!(bench.projections.letter("a", &ids[1]).await.unwrap().status, LetterStatus::Resolved);
+        projecting.stop(PATIENCE).await;
         engine.stop(PATIENCE).await.unwrap();
     });
 }
