@@ -1,8 +1,9 @@
 //! Dead letters of projections: items 214 to 221.
 
-use super::support::{Bad, Bench, PATIENCE, components, noting_unless, until};
+use super::support::{Bad, Bench, PATIENCE, at_once, components, noting_unless, until};
 use mainstay_core::trace::TraceContext;
 use mainstay_events::NewEvent;
+use mainstay_flows::projections::By;
 use mainstay_flows::projections::failures::{LetterFilter, LetterStatus};
 use mainstay_testkit::stores::for_each_store;
 use mainstay_testkit::time::VirtualTime;
@@ -244,5 +245,26 @@ fn b_225_227_an_event_is_traced_to_the_read_models_that_it_is_in() {
         let (first, second) = (found.events[0].id(), found.events[1].id());
         assert_eq!(told, [("all", first), ("picky", first), ("all", second)]);
         projecting.stop(PATIENCE).await;
+    });
+}
+
+#[test]
+fn a_lane_leaves_the_letters_of_other_lanes_alone() {
+    for_each_store(async |place| {
+        let bad = Bad::texts(&["bad"]);
+        let by = By::custom(|event| event.data().unwrap_or_default().to_owned());
+        let lanes = noting_unless("lanes", &bad).retry(at_once(1)).partitioned(2, by);
+        let bench = Bench::open(&place, vec![lanes]).await;
+        let ids = bench.append("Noted", &["a", "b", "c", "d", "bad", "a", "b", "c", "d"]).await;
+        let running = bench.start().await;
+        bench.caught_up("lanes").await;
+        for lane in [0, 1] {
+            bench.projections.set_checkpoint("lanes", lane, 0).await.unwrap();
+            bench.caught_up("lanes").await;
+            let letter = bench.projections.letter("lanes", &ids[4]).await.unwrap();
+            assert_eq!(letter.status, LetterStatus::Pending, "lane {lane} went over it again");
+        }
+        running.0.stop(PATIENCE).await;
+        running.1.stop(PATIENCE).await.unwrap();
     });
 }

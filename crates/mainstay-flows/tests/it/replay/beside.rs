@@ -3,11 +3,11 @@
 use super::ended;
 use crate::projections::support::{Bad, Bench, PATIENCE, at_once, components, until};
 use mainstay_events::Event;
-use mainstay_flows::projections::failures::LetterFilter;
+use mainstay_flows::projections::failures::{LetterFilter, LetterStatus};
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
-use mainstay_flows::projections::{By, Category, Lifecycle, Model, Projection};
+use mainstay_flows::projections::{By, Category, Lifecycle, Model, Poison, Projection};
 use mainstay_store::{Store, Tx, params};
-use mainstay_testkit::stores::{for_each_lasting_store, for_each_store};
+use mainstay_testkit::stores::{Place, for_each_lasting_store, for_each_store};
 use mainstay_testkit::time::VirtualTime;
 use mainstay_work::NewWork;
 use serde_json::json;
@@ -269,5 +269,73 @@ fn events_that_fail_at_the_switch_are_seen_to_before_it() {
         assert_eq!(letters.iter().map(|letter| letter.position).collect::<Vec<_>>(), [2, 3]);
         projecting.stop(PATIENCE).await;
         engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+/// A bench whose second event of many is bad, and a replay beside that has passed it and is paused.
+async fn paused_behind_a_bad_event(
+    place: &Place,
+    bad: &Bad,
+    definition: Projection,
+) -> (Bench, String, String) {
+    let bench = Bench::open(place, vec![definition.partitioned(1, By::Stream)]).await;
+    let texts: Vec<&str> = (0..300).map(|number| if number == 1 { "bad" } else { "fine" }).collect();
+    bad.spoil("bad");
+    let ids = bench.append("Noted", &texts).await;
+    let projecting = bench.projections.start();
+    bench.caught_up("orders").await;
+    projecting.stop(PATIENCE).await;
+    let rebuild = Rebuild::of("orders").from(0).chunk_size(1);
+    let replay_id = bench.projections.trigger_rebuild(rebuild).await.unwrap().replay_id;
+    let engine = bench.work.start().await.unwrap();
+    until("the replay is past the bad event", async || {
+        bench.projections.rebuild_status(&replay_id).await.unwrap().events_processed > 2
+    })
+    .await;
+    bench.projections.pause_rebuild(&replay_id).await.unwrap();
+    engine.stop(PATIENCE).await.unwrap();
+    bad.mend();
+    (bench, ids[1].clone(), replay_id)
+}
+
+#[test]
+fn a_letter_that_is_tried_again_is_that_of_the_model_that_readers_see() {
+    for_each_store(async |place| {
+        let bad = Bad::default();
+        let (bench, event_id, replay_id) =
+            paused_behind_a_bad_event(&place, &bad, managed(&bad, false)).await;
+        let running = bench.start().await;
+        bench.projections.retry_letter("orders", &event_id).await.unwrap();
+        until("it is in the model that readers see", async || rows(&bench.store).await.contains(&2)).await;
+        let resolved = bench.projections.letter("orders", &event_id).await.unwrap();
+        assert_eq!(resolved.status, LetterStatus::Resolved);
+        bench.projections.resume_rebuild(&replay_id).await.unwrap();
+        assert_eq!(ended(&bench, &replay_id).await.status, ReplayStatus::Completed);
+        assert!(!rows(&bench.store).await.contains(&2), "the new one had given it up before");
+        let letter = bench.projections.letter("orders", &event_id).await.unwrap();
+        assert_eq!(letter.status, LetterStatus::Pending, "and that is known");
+        running.0.stop(PATIENCE).await;
+        running.1.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn an_event_that_is_let_out_beside_a_replay_is_still_aside_in_the_new_model() {
+    for_each_store(async |place| {
+        let bad = Bad::default();
+        let definition = managed(&bad, false).poison(Poison::new(1, false));
+        let (bench, event_id, replay_id) = paused_behind_a_bad_event(&place, &bad, definition).await;
+        let running = bench.start().await;
+        bench.projections.unquarantine("orders", &event_id).await.unwrap();
+        until("it is in the model that readers see", async || rows(&bench.store).await.contains(&2)).await;
+        assert!(!bench.projections.is_quarantined("orders", &event_id).await.unwrap());
+        bench.projections.resume_rebuild(&replay_id).await.unwrap();
+        assert_eq!(ended(&bench, &replay_id).await.status, ReplayStatus::Completed);
+        assert!(!rows(&bench.store).await.contains(&2));
+        assert!(bench.projections.is_quarantined("orders", &event_id).await.unwrap(), "which is known");
+        bench.projections.unquarantine("orders", &event_id).await.unwrap();
+        until("it is in the new one too", async || rows(&bench.store).await.contains(&2)).await;
+        running.0.stop(PATIENCE).await;
+        running.1.stop(PATIENCE).await.unwrap();
     });
 }
