@@ -185,7 +185,7 @@ impl World {
             all.extend(missing(&self.bench, name).await);
             all.sort_unstable();
             let expected: Vec<u64> = (1..=head).collect();
-            assert_eq!(all, expected, "{name}: {applied:?}");
+            assert_eq!(all, expected, "{name}: {:?}", known(&self.bench, name).await);
         }
     }
 }
@@ -199,6 +199,21 @@ async fn rows(bench: &Bench, table: &str, name: &str) -> Vec<u64> {
         rows.iter().map(|row| row.get::<u64>(0)).collect::<mainstay_store::Result<Vec<_>>>()
     };
     bench.store.read(read).await.unwrap()
+}
+
+/// All that is known of failures, for people.
+async fn known(bench: &Bench, name: &str) -> Vec<String> {
+    let read = async |tx: Tx, name: String| {
+        let sql = "SELECT position, status, attempts, retry_count, coalesce(last_error, error) \
+                   FROM mainstay_projection_failures WHERE projection = $1 ORDER BY position";
+        Ok(tx
+            .query(sql, params![name])
+            .await?
+            .into_iter()
+            .map(|row| format!("{:?}", row.into_values()))
+            .collect())
+    };
+    bench.store.read_with(name.to_owned(), read).await.unwrap()
 }
 
 /// What is known not to be in a read model.
