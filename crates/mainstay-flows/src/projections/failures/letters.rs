@@ -125,12 +125,15 @@ const COLUMNS: &str = "event_id, projection, position, event_type, correlation_i
 const LETTERS: &str = "is_poison = 0 AND status <> 'failing'";
 const RETRY: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', retry_started_at = mainstay_now(), \
      retry_run_id = $3, retry_count = retry_count + 1 \
-     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending'";
+     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' \
+     AND generation = (SELECT p.generation FROM mainstay_projections p WHERE p.name = projection)";
 const RUN_AGAIN: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', \
      retry_started_at = mainstay_now(), last_retry_at = mainstay_now(), retry_run_id = $3, \
-     retry_count = retry_count + 1 WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending'";
+     retry_count = retry_count + 1 WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' \
+     AND generation = (SELECT p.generation FROM mainstay_projections p WHERE p.name = projection)";
 const IGNORE: &str = "UPDATE mainstay_projection_failures SET status = 'ignored' \
-     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending'";
+     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' \
+     AND generation = (SELECT p.generation FROM mainstay_projections p WHERE p.name = projection)";
 const STATS: &str = "SELECT projection, status, count(*), min(failed_at) FROM mainstay_projection_failures";
 const PURGE: &str = "DELETE FROM mainstay_projection_failures WHERE status = 'resolved' AND is_poison = 0 \
      AND resolved_at < mainstay_now() - $1";

@@ -116,7 +116,8 @@ pub(super) const CURRENT: &str =
 const COUNT: &str = "SELECT projection, count(*) FROM mainstay_projection_failures \
      WHERE status = 'quarantined' GROUP BY projection";
 const SET: &str = "UPDATE mainstay_projection_failures SET status = $3, attempts = $4, retry_run_id = $5 \
-     WHERE projection = $1 AND event_id = $2 AND is_poison = 1";
+     WHERE projection = $1 AND event_id = $2 AND is_poison = 1 \
+     AND generation = (SELECT p.generation FROM mainstay_projections p WHERE p.name = projection)";
 
 fn poison_event(row: &Row) -> mainstay_store::Result<PoisonEvent> {
     Ok(PoisonEvent {
