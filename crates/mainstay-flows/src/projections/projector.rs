@@ -33,6 +33,8 @@ pub(crate) struct Projector {
     seen: watch::Receiver<Seen>,
     /// Where the lane is, as far as is known here; nothing when it is to be looked up.
     place: Option<Place>,
+    /// Up to which change `place` counts.
+    version: i64,
     /// When the checkpoint was last moved without any event.
     moved_at: Option<Instant>,
 }
@@ -71,13 +73,17 @@ struct Batch {
 impl Projector {
     pub(crate) fn new(shared: Arc<Shared>, projection: Arc<Projection>, lane: u32, bell: Arc<Bell>) -> Self {
         let seen = bell.subscribe();
-        Self { shared, projection, lane, bell, seen, place: None, moved_at: None }
+        Self { shared, projection, lane, bell, seen, place: None, version: 0, moved_at: None }
     }
 
     pub(crate) async fn run(mut self) {
         let bell = self.bell.clone();
         while !bell.is_stopping() {
-            let head = self.seen.borrow_and_update().head;
+            let Seen { head, version } = *self.seen.borrow_and_update();
+            // Whatever was changed while something else was done: the lane may be elsewhere.
+            if std::mem::replace(&mut self.version, version) != version {
+                self.place = None;
+            }
             let wait = match self.step(head).await {
                 Next::Look => continue,
                 Next::Wait(until) => until,
@@ -89,7 +95,6 @@ impl Projector {
                     continue;
                 }
             };
-            let version = self.seen.borrow().version;
             let due = async {
                 match wait {
                     Some(moment) => tokio::time::sleep_until(moment).await,
@@ -100,9 +105,6 @@ impl Projector {
                 () = bell.stopped() => {}
                 changed = self.seen.changed() => if changed.is_err() { return },
                 () = due => {}
-            }
-            if self.seen.borrow().version != version {
-                self.place = None;
             }
         }
     }

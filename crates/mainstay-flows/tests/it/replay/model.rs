@@ -10,7 +10,7 @@ use mainstay_core::failpoints::Action;
 use mainstay_events::Event;
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_flows::projections::{By, Category, Lifecycle, Model, Poison, Projecting, Projection};
-use mainstay_store::{Row, Tx, params};
+use mainstay_store::{Tx, params};
 use mainstay_testkit::stores::{Kind, Place};
 use mainstay_work::{Engine, Functions, Pool};
 use proptest::prelude::*;
@@ -201,6 +201,21 @@ async fn rows(bench: &Bench, table: &str, name: &str) -> Vec<u64> {
     bench.store.read(read).await.unwrap()
 }
 
+/// All that is known of failures, for people.
+async fn known(bench: &Bench, name: &str) -> Vec<String> {
+    let read = async |tx: Tx, name: String| {
+        let sql = "SELECT position, status, attempts, retry_count, coalesce(last_error, error) \
+                   FROM mainstay_projection_failures WHERE projection = $1 ORDER BY position";
+        Ok(tx
+            .query(sql, params![name])
+            .await?
+            .into_iter()
+            .map(|row| format!("{:?}", row.into_values()))
+            .collect())
+    };
+    bench.store.read_with(name.to_owned(), read).await.unwrap()
+}
+
 /// What is known not to be in a read model.
 async fn missing(bench: &Bench, name: &str) -> Vec<u64> {
     let read = async |tx: Tx, name: String| {
@@ -208,18 +223,6 @@ async fn missing(bench: &Bench, name: &str) -> Vec<u64> {
                    WHERE projection = $1 AND status IN ('pending', 'quarantined')";
         let rows = tx.query(sql, params![name]).await?;
         rows.iter().map(|row| row.get::<u64>(0)).collect::<mainstay_store::Result<Vec<_>>>()
-    };
-    bench.store.read_with(name.to_owned(), read).await.unwrap()
-}
-
-/// What is known of failures: position, generation and status.
-async fn known(bench: &Bench, name: &str) -> Vec<(u64, i64, String)> {
-    let read = async |tx: Tx, name: String| {
-        let sql = "SELECT position, generation, status FROM mainstay_projection_failures WHERE projection = $1 \
-                   ORDER BY position, generation";
-        let rows = tx.query(sql, params![name]).await?;
-        let one = |row: &Row| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        rows.iter().map(one).collect::<mainstay_store::Result<Vec<_>>>()
     };
     bench.store.read_with(name.to_owned(), read).await.unwrap()
 }
