@@ -7,4 +7,5 @@ mod house;
 mod limits;
 mod pipeline;
 mod retry;
+mod speed;
 mod trace;
