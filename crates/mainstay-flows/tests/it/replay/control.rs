@@ -151,3 +151,33 @@ fn a_letter_is_not_tried_again_before_the_replay_that_comes_to_its_event() {
         engine.stop(PATIENCE).await.unwrap();
     });
 }
+
+#[test]
+fn b_198_chunks_of_a_projection_take_turns_and_projections_do_not_wait_for_each_other() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place, vec![noting("a"), noting("b")]).await;
+        bench.append_many(5).await;
+        let mut replays = Vec::new();
+        for name in ["a", "b"] {
+            let rebuild = Rebuild::of(name).from(0).chunk_size(2);
+            replays.push(bench.projections.trigger_rebuild(rebuild).await.unwrap().replay_id);
+        }
+        let keys = async |tx: Tx| {
+            let rows = tx.query("SELECT work_key FROM mainstay_work ORDER BY work_key", &[]).await?;
+            rows.iter().map(|row| row.get(0)).collect::<mainstay_store::Result<Vec<String>>>()
+        };
+        assert_eq!(bench.store.read(keys).await.unwrap(), ["replay:a", "replay:b"]);
+        let second = bench.projections.trigger_rebuild(Rebuild::of("a").from(0)).await.unwrap_err();
+        assert_eq!(second.code(), "REPLAY_ALREADY_ACTIVE");
+        let running = bench.start().await;
+        for replay_id in &replays {
+            assert_eq!(ended(&bench, replay_id).await.chunks_completed, 3);
+        }
+        for name in ["a", "b"] {
+            bench.caught_up(name).await;
+            assert_eq!(bench.noted(name).await, [1, 2, 3, 4, 5]);
+        }
+        running.0.stop(PATIENCE).await;
+        running.1.stop(PATIENCE).await.unwrap();
+    });
+}
