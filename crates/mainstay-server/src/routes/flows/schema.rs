@@ -105,7 +105,7 @@ enum State {
 /// The payload of a command.
 pub(super) type Payload = Value;
 
-/// A command that was not carried out.
+/// A command that was not carried out, or that nobody here knows.
 #[derive(ToSchema)]
 #[schema(as = CommandRejected, rename_all = "camelCase")]
 pub(super) struct Rejected {
@@ -116,13 +116,13 @@ pub(super) struct Rejected {
     detail: String,
     /// Why, for programs: the code of whoever rejected it.
     code: String,
-    /// `rejected`.
-    outcome: String,
+    /// `rejected`, unless nobody knows such commands.
+    outcome: Option<String>,
     /// What else there is to know: `retryAfterMs` of a command that was too much.
     context: Option<Value>,
-    command_id: String,
-    correlation_id: String,
-    is_duplicate: bool,
+    command_id: Option<String>,
+    correlation_id: Option<String>,
+    is_duplicate: Option<bool>,
 }
 
 #[derive(ToSchema)]
