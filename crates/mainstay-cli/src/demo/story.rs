@@ -106,9 +106,11 @@ pub(super) fn time(micros: u64) -> String {
 
 const NEXT: &str = "\
 This is the ground, the ledger, the workshop and the guards: one store, one kind of transaction, one log of events, work,
-limits and circuits. Flows, workflows and the console are built on them. To go on:
+limits and circuits. Commands and read models of an application in Rust stand on them. To go on:
   README.md                        what Mainstay is, the library, and the server with curl
   docs/concepts/events.md          the log: conditions, conflicts, reading, following
+  docs/concepts/commands.md        commands: deciders, dispatch, decisions that were overtaken
+  docs/concepts/projections.md     read models that follow the log, replays, rebuilds
   docs/concepts/work.md            work: functions, pools, keys, retries, timers, crons
   docs/operations/guards.md        limits and circuits, and what to do at night
   docs/reference/cli.md            every verb
@@ -357,9 +359,11 @@ mod tests {
 
             What comes next
                This is the ground, the ledger, the workshop and the guards: one store, one kind of transaction, one log of events, work,
-               limits and circuits. Flows, workflows and the console are built on them. To go on:
+               limits and circuits. Commands and read models of an application in Rust stand on them. To go on:
                  README.md                        what Mainstay is, the library, and the server with curl
                  docs/concepts/events.md          the log: conditions, conflicts, reading, following
+                 docs/concepts/commands.md        commands: deciders, dispatch, decisions that were overtaken
+                 docs/concepts/projections.md     read models that follow the log, replays, rebuilds
                  docs/concepts/work.md            work: functions, pools, keys, retries, timers, crons
                  docs/operations/guards.md        limits and circuits, and what to do at night
                  docs/reference/cli.md            every verb
