@@ -160,8 +160,8 @@ pub(super) async fn correlated(
 }
 
 /// Forgets commands that were kept long enough; how many.
-pub(super) async fn prune(tx: &Tx, limit: i64) -> mainstay_store::Result<u64> {
-    tx.execute(PRUNE, params![limit]).await
+pub(super) async fn prune(tx: &Tx, limit: u64) -> mainstay_store::Result<u64> {
+    tx.execute(PRUNE, params![limit as i64]).await
 }
 
 fn record(row: &Row) -> mainstay_store::Result<Record> {

@@ -10,7 +10,7 @@
 //!
 //! The command's row says which attempt it is at, and every change of it says which one it comes from: an item that is run
 //! twice finds the command moved on, and does nothing. So the death of a node, or a database that is away, costs an item no
-//! more than time: it is run again. The pool itself never tries anything again, and what a handler fails with is final.
+//! more than time: it is run again, and so is what a node took that has no handler for it. The pool itself never tries anything again, and what a handler fails with is final.
 
 use super::command::Issued;
 use super::dispatch::Shared;
@@ -40,7 +40,7 @@ const PRUNE: &str = "mainstay.command.prune";
 /// How often it is looked whether commands were kept long enough.
 const PRUNED_EVERY_MS: u64 = 3_600_000;
 /// Commands that are forgotten in one transaction.
-const PRUNED_AT_ONCE: i64 = 500;
+const PRUNED_AT_ONCE: u64 = 500;
 /// Nodes that may die over one item, or times that the database may be away, before it counts as failed.
 const OUTLASTED: u32 = 20;
 /// Longest boundary in a key; what is cut off only makes more retries take turns than must.
@@ -268,7 +268,7 @@ fn cut(boundary: &str) -> &str {
 /// The functions by which commands are decided again.
 pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shared>>>) -> Functions {
     let there = move || dispatcher.get().and_then(Weak::upgrade);
-    let (again, told) = (there.clone(), there);
+    let (again, told, pruning) = (there.clone(), there.clone(), there);
     functions
         .action(RETRY, move |_: Call, args: RetryArgs| {
             let shared = again();
@@ -277,6 +277,8 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
                     shared.ok_or_else(|| Failure::retryable("nobody dispatches commands here yet"))?;
                 shared.decide_again(args).await.map_err(|error| match &error {
                     Error::Store(_) if error.is_retryable() => Failure::retryable(error.to_string()),
+                    // Another node has the handler: this one is older or newer.
+                    Error::UnknownCommand(_) => Failure::retryable(error.to_string()),
                     _ => Failure::permanent(error.to_string()),
                 })
             }
@@ -301,7 +303,17 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
                 Ok(())
             }
         })
-        .mutation(PRUNE, async |tx: Tx, _: Call, _: ()| record::prune(&tx, PRUNED_AT_ONCE).await)
+        .mutation(PRUNE, move |tx: Tx, _: Call, _: ()| {
+            let shared = pruning();
+            async move {
+                let pruned = record::prune(&tx, PRUNED_AT_ONCE).await?;
+                // There may be more, and nobody should wait an hour for it.
+                if let Some(shared) = shared.filter(|_| pruned == PRUNED_AT_ONCE) {
+                    shared.work().enqueue_in(&tx, [NewWork::new(RETRY_POOL, PRUNE, &())?])?;
+                }
+                Ok(pruned)
+            }
+        })
 }
 
 /// Declares the pool, unless somebody has, and when old commands are forgotten.

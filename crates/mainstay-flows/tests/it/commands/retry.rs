@@ -329,3 +329,28 @@ async fn a_retry_that_makes_no_sense_is_refused() {
     let missing = house.send("PlaceOrder", 1).await.unwrap_err();
     assert_eq!(missing.code(), "UNKNOWN_COMMAND");
 }
+
+#[test]
+fn a_node_without_the_handler_leaves_a_deferred_command_to_others() {
+    for_each_store(async |place| {
+        let house = open(&place).await;
+        move_scope(&house, 0, 1).await;
+        let sent = house.dispatcher.dispatch(reserve("Reserve", 0, quick())).await.unwrap();
+        let Outcome::Deferred(deferred) = sent.outcome else { panic!() };
+        let older = Diary::default();
+        let older = House::open_on(house.store.clone(), always_late(&older), older).await;
+        let engine = older.work.start().await.unwrap();
+        let tried = async {
+            while house.work.status(&deferred.work_id).await.unwrap().unwrap().attempts == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, tried).await.expect("the older node takes it");
+        engine.stop(PATIENCE).await.unwrap();
+        assert_eq!(house.dispatcher.status("cmd-1").await.unwrap().state, State::Pending);
+        let engine = house.work.start().await.unwrap();
+        let ended = house.dispatcher.wait_for("cmd-1", PATIENCE).await.unwrap();
+        assert_eq!(ended.outcome.status(), "success");
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}

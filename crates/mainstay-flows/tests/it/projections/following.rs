@@ -168,7 +168,7 @@ fn two_nodes_apply_every_event_once() {
 }
 
 #[test]
-fn an_idle_node_asks_less_than_once_a_second() {
+fn an_idle_node_commits_nothing() {
     for_each_kind(&[StoreKind::SqliteFile], async |place| {
         let many = (0..30).map(|number| noting(&format!("p{number}"))).collect();
         let bench = Bench::open(&place, many).await;
