@@ -41,6 +41,8 @@ const PRUNE: &str = "mainstay.command.prune";
 const PRUNED_EVERY_MS: u64 = 3_600_000;
 /// Commands that are forgotten in one transaction.
 const PRUNED_AT_ONCE: u64 = 500;
+/// Most retries of one command: who has lost so often loses for another reason.
+const MAX_RETRIES: u32 = 100;
 /// Nodes that may die over one item, or times that the database may be away, before it counts as failed.
 const OUTLASTED: u32 = 20;
 /// Longest boundary in a key; what is cut off only makes more retries take turns than must.
@@ -91,6 +93,9 @@ impl ConflictRetry {
     }
 
     pub(super) fn backoff(&self) -> Result<Backoff> {
+        if self.max_retries > MAX_RETRIES {
+            return Err(Error::invalid("retry.maxRetries", format!("must be at most {MAX_RETRIES}")));
+        }
         Backoff::new(self.initial_backoff_ms as f64, self.base, self.max_backoff_ms as f64)
             .map_err(|error| Error::invalid("retry", error.to_string()))
     }

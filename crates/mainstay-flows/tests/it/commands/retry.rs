@@ -317,6 +317,7 @@ async fn a_retry_that_makes_no_sense_is_refused() {
     for retry in [
         ConflictRetry { base: 0.0, ..ConflictRetry::default() },
         ConflictRetry { initial_backoff_ms: 0, ..ConflictRetry::default() },
+        ConflictRetry { max_retries: 101, ..ConflictRetry::default() },
     ] {
         let error = house.dispatcher.dispatch(reserve("Reserve", 0, retry)).await.unwrap_err();
         assert_eq!(error.code(), "FLOW_INVALID");
