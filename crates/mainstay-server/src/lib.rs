@@ -21,6 +21,7 @@ mod app;
 mod error;
 pub mod extract;
 mod figures;
+mod leftover;
 mod listen;
 mod metrics;
 mod observe;

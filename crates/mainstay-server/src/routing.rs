@@ -4,10 +4,10 @@ use crate::access::guard::{Post, guard};
 use crate::access::{Permission, Rule};
 use crate::app::App;
 use crate::options::BATCH_FACTOR;
-use crate::{Problem, error, observe};
+use crate::{Problem, error, leftover, observe};
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use mainstay_guards::http::Key;
 use mainstay_guards::once::{Answers, OnceLayer};
 use std::fmt;
@@ -154,6 +154,7 @@ impl Routes {
             .with_state(app.clone())
             .layer(caught)
             .layer(from_fn_with_state(app.clone(), observe::observe))
+            .layer(from_fn(leftover::read_leftover))
     }
 }
 

@@ -48,6 +48,35 @@ async fn a_body_that_is_too_large_is_refused_by_what_it_announces_and_by_what_it
 }
 
 #[tokio::test]
+async fn a_request_that_is_refused_before_its_body_came_is_answered_and_its_connection_serves_on() {
+    let server = Running::start(options()).await;
+    let body = r#"{"text":"late"}"#;
+    for (path, status) in [("/v1/nothing", "404"), ("/v1/tokens", "404"), ("/v1/test/echo", "200")] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = head(&format!("Content-Length: {}", body.len())).replace("/v1/test/echo", path);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Whatever is decided from the head alone is decided by the time another request has been answered.
+        assert_eq!(get("/livez").send(server.address).await.status, 200);
+        stream.write_all(body.as_bytes()).await.unwrap();
+        stream.write_all(get("/livez").text(server.address).as_bytes()).await.unwrap();
+        let mut said = String::new();
+        soon(stream.read_to_string(&mut said)).await.unwrap();
+        assert!(
+            said.starts_with(&format!("HTTP/1.1 {status} ")) && said.contains("HTTP/1.1 200 OK"),
+            "{path}: {said}"
+        );
+    }
+    // What does not come, or is too much, is not waited for: the answer tells that nothing follows it.
+    for length in
+        ["Content-Length: 100", "Content-Length: 1000000000", "Content-Length: 9\r\nExpect: 100-continue"]
+    {
+        let answer = say(&server, &head(length).replace("/v1/test/echo", "/v1/nothing")).await;
+        answer.problem(404, "ROUTE_NOT_FOUND");
+        assert_eq!(answer.header("connection"), Some("close"), "{length}");
+    }
+}
+
+#[tokio::test]
 async fn headers_that_are_too_large_are_refused() {
     let server = Running::start(options()).await;
     let with = |bytes: usize| get("/livez").header("X-Long", &"x".repeat(bytes));
