@@ -3,11 +3,12 @@
 use super::definition::Projection;
 use super::failures::retry;
 use super::opened::Shared;
-use super::replay;
+use super::replay::{self, CHUNK_BUDGET};
 use crate::error::{Error, Result};
 use mainstay_work::Functions;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 /// The opened projections, for functions that were registered before: work is opened with its functions, and
 /// projections with their work.
@@ -18,6 +19,7 @@ pub(crate) type Slot = Arc<OnceLock<Weak<Shared>>>;
 pub struct Registry {
     projections: Vec<Projection>,
     slot: Slot,
+    chunk_budget: Option<Duration>,
 }
 
 impl Registry {
@@ -32,16 +34,27 @@ impl Registry {
         self
     }
 
+    /// Ends a chunk of a replay earlier than after [`CHUNK_BUDGET`], which is also the most. What else is running waits no
+    /// longer than this for a chunk that is too slow.
+    pub fn chunk_budget(self, budget: Duration) -> Self {
+        Self { chunk_budget: Some(budget), ..self }
+    }
+
     /// Adds what projections do as work. Call it before the work is opened.
     pub fn functions(&self, functions: Functions) -> Functions {
         if self.projections.is_empty() {
             return functions;
         }
-        replay::functions(retry::functions(functions, &self.slot), &self.slot)
+        let budget = self.chunk_budget.unwrap_or(CHUNK_BUDGET);
+        replay::functions(retry::functions(functions, &self.slot), &self.slot, budget)
     }
 
     /// The definitions in the order of rebuilds, if they can be taken.
     pub(crate) fn checked(self) -> Result<(Vec<Arc<Projection>>, Slot)> {
+        if self.chunk_budget.is_some_and(|budget| budget.is_zero() || budget > CHUNK_BUDGET) {
+            let reason = format!("must be more than nothing and at most {} s", CHUNK_BUDGET.as_secs());
+            return Err(Error::invalid("chunkBudget", reason));
+        }
         let (mut names, mut tables) = (HashSet::new(), HashSet::new());
         for projection in &self.projections {
             projection.check()?;

@@ -14,17 +14,17 @@ use crate::projections::registry::{Slot, opened};
 use crate::projections::status;
 use mainstay_core::failure::Failure;
 use mainstay_events::{Event, Selection};
-use mainstay_store::Tx;
+use mainstay_store::{Store, Tx};
 use mainstay_work::{Call, Functions, NewWork, OnComplete, WorkResult};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CHUNK: &str = "mainstay.replay.chunk";
 const ENDED: &str = "mainstay.replay.ended";
-/// A chunk must fit into 10 s (item 202). One that does not fails, and is tried again.
-const BUDGET: Duration = Duration::from_secs(10);
+/// How long a chunk may take (item 202). One that takes longer is ended: nothing of it is applied, and it is tried again.
+pub const CHUNK_BUDGET: Duration = Duration::from_secs(10);
 
 /// Which item of a replay. Each enqueues the next one in the transaction that ends its chunk; until then it goes on, also
 /// after a crash in the middle of a chunk whose events were applied one by one.
@@ -47,22 +47,51 @@ pub(super) fn enqueue(tx: &Tx, shared: &Shared, replay: &mut Replay, after_ms: u
     Ok(())
 }
 
-/// Adds the functions.
-pub(crate) fn functions(functions: Functions, slot: &Slot) -> Functions {
+/// Adds the functions; a chunk may take as long as `budget`.
+pub(crate) fn functions(functions: Functions, slot: &Slot, budget: Duration) -> Functions {
     let (chunks, ends) = (slot.clone(), slot.clone());
     switch::functions(functions, slot)
-        .action_within(BUDGET, CHUNK, move |_: Call, args: Args| {
+        .action_within(budget, CHUNK, move |_: Call, args: Args| {
             let slot = chunks.clone();
             async move {
                 let failed = |error: Error| Failure::retryable(format!("{}: {error}", error.code()));
                 let shared = opened(&slot).map_err(|error| failed(error.into()))?;
-                run(shared, args).await.map_err(failed)
+                run(shared, args, Time::new(budget)).await.map_err(failed)
             }
         })
         .mutation(ENDED, move |tx: Tx, _: Call, told: OnComplete<Args>| {
             let slot = ends.clone();
             async move { ended(&tx, &*opened(&slot)?, told).await }
         })
+}
+
+/// The time that a chunk has. The work ends what does not return; this ends what holds the writer of SQLite, or would go on
+/// with the next event.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    budget: Duration,
+    until: Instant,
+}
+
+impl Time {
+    fn new(budget: Duration) -> Self {
+        Self { budget, until: Instant::now() + budget }
+    }
+
+    /// The store for what is left. By itself a transaction ends after ten seconds at the latest, and is cheaper.
+    fn limited(&self, store: &Store) -> Store {
+        if self.budget == CHUNK_BUDGET {
+            return store.clone();
+        }
+        store.with_time_limit(self.until.saturating_duration_since(Instant::now()))
+    }
+
+    fn check(&self) -> crate::Result<()> {
+        if Instant::now() < self.until {
+            return Ok(());
+        }
+        Err(mainstay_store::Error::Timeout { limit_ms: self.budget.as_millis() as u64 }.into())
+    }
 }
 
 /// A part of a replay on its way into a read model.
@@ -78,12 +107,13 @@ struct Batch {
     is_end: bool,
     events: Arc<[Event]>,
     stage: Arc<Stage>,
+    time: Time,
     /// Whether what the lanes have had in the meantime may be applied in the transaction that switches.
     may_catch_up: bool,
     is_catching_up: Arc<AtomicBool>,
 }
 
-async fn run(shared: Arc<Shared>, args: Args) -> crate::Result<()> {
+async fn run(shared: Arc<Shared>, args: Args, time: Time) -> crate::Result<()> {
     let look = async |tx: Tx, replay_id: String| row::look(&tx, &replay_id).await;
     let replay = shared.store.read_with(args.replay_id.clone(), look).await?;
     if replay.status != ReplayStatus::Running || replay.step != args.step {
@@ -102,6 +132,7 @@ async fn run(shared: Arc<Shared>, args: Args) -> crate::Result<()> {
         is_end: true,
         events: chunk.events.into(),
         stage: Arc::default(),
+        time,
         may_catch_up: true,
         is_catching_up: Arc::default(),
     };
@@ -116,10 +147,14 @@ async fn run(shared: Arc<Shared>, args: Args) -> crate::Result<()> {
 async fn carry_out(batch: &Batch) -> crate::Result<Result<bool, Failure>> {
     let mut batch = batch.clone();
     loop {
-        let error = match batch.shared.store.transact_with(batch.clone(), apply_in).await {
+        batch.time.check()?;
+        let store = batch.time.limited(&batch.shared.store);
+        let error = match store.transact_with(batch.clone(), apply_in).await {
             Ok(is_applied) => return Ok(Ok(is_applied)),
             Err(error) => error,
         };
+        // Not the fault of an event: together they took too long.
+        batch.time.check()?;
         match Blame::of(error, &batch.stage) {
             // Not an event of this batch: those that were to be caught up with become a chunk, and are seen to there.
             Blame::Handler(_) if batch.is_catching_up.load(Ordering::Relaxed) && batch.may_catch_up => {

@@ -30,6 +30,7 @@ mod row;
 mod switch;
 mod trigger;
 
+pub use chunk::CHUNK_BUDGET;
 pub(crate) use chunk::functions;
 pub use control::Cancelled;
 pub use progress::Progress;

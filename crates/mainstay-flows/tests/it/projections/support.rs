@@ -48,6 +48,12 @@ impl Bench {
         functions: Functions,
         lease: Duration,
     ) -> Self {
+        let registry = definitions.into_iter().fold(Registry::new(), Registry::with);
+        Self::of(store, registry, functions, lease).await
+    }
+
+    /// With a registry that says more than what its projections are.
+    pub(crate) async fn of(store: Store, registry: Registry, functions: Functions, lease: Duration) -> Self {
         let table =
             "CREATE TABLE IF NOT EXISTS noted (model TEXT NOT NULL, position BIGINT NOT NULL, data TEXT)";
         // Two nodes may do so at once.
@@ -57,7 +63,6 @@ impl Bench {
         };
         store.transact(create).await.unwrap();
         let log = Log::open(&store).await.unwrap();
-        let registry = definitions.into_iter().fold(Registry::new(), Registry::with);
         let work = Work::open_with_lease(&store, registry.functions(functions), lease).await.unwrap();
         let projections = Projections::open(&store, &log, &work, registry).await.unwrap();
         Self { store, log, work, projections }
@@ -144,7 +149,7 @@ pub(crate) fn at_once(attempts: u32) -> RetryPolicy {
     RetryPolicy::new(attempts, 1, 1.0, 1).unwrap()
 }
 
-async fn note(tx: &Tx, model: &str, event: &Event) -> mainstay_store::Result<()> {
+pub(crate) async fn note(tx: &Tx, model: &str, event: &Event) -> mainstay_store::Result<()> {
     let sql = "INSERT INTO noted (model, position, data) VALUES ($1, $2, $3)";
     tx.execute(sql, params![model, event.position() as i64, event.data()]).await.map(drop)
 }

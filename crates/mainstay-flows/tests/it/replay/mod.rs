@@ -1,6 +1,7 @@
 //! Replay: items 192 to 213, in place and beside.
 
 mod beside;
+mod budget;
 mod chunks;
 mod control;
 mod crash;
