@@ -69,6 +69,8 @@ enum ProjectionsVerb {
         #[command(flatten)]
         page: Page,
     },
+    /// Show a letter, with what its event says
+    Letter(Event),
     /// Try a letter again, or all pending ones
     Retry(Wanted),
     /// Leave a letter for good, or all pending ones of a projection
@@ -77,6 +79,12 @@ enum ProjectionsVerb {
         projection: String,
         /// The event; the oldest pending letters unless given
         event_id: Option<String>,
+    },
+    /// Remove letters that were resolved long ago
+    PurgeLetters {
+        /// Those that were resolved more than so many days ago
+        #[arg(long)]
+        older_than_days: u32,
     },
 }
 
@@ -100,6 +108,12 @@ struct Wanted {
     projection: Option<String>,
     /// The event; the oldest pending letters unless given
     event_id: Option<String>,
+    /// Letters of this status: pending or ignored
+    #[arg(long, conflicts_with = "event_id")]
+    status: Option<String>,
+    /// At most so many
+    #[arg(long, conflicts_with = "event_id", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: Option<u16>,
 }
 
 #[derive(Debug, Args)]
@@ -189,17 +203,24 @@ impl Projections {
                 let query = page.query(&[("projection", projection), ("status", status)]);
                 server.get(&format!("/admin/projection-letters{query}"))
             }
-            ProjectionsVerb::Retry(Wanted { projection: Some(projection), event_id: Some(id) }) => {
+            ProjectionsVerb::Letter(Event { projection, event_id }) => {
+                server.get(&place("projection-letters", projection, event_id))
+            }
+            ProjectionsVerb::Retry(Wanted { projection: Some(projection), event_id: Some(id), .. }) => {
                 server.post(&(place("projection-letters", projection, id) + "/retry"), &nothing)
             }
-            ProjectionsVerb::Retry(Wanted { projection, .. }) => {
-                server.post("/admin/projection-letters/retry", &json!({ "projection": projection }))
+            ProjectionsVerb::Retry(Wanted { projection, status, limit, .. }) => {
+                let wanted = json!({ "projection": projection, "status": status, "limit": limit });
+                server.post("/admin/projection-letters/retry", &wanted)
             }
             ProjectionsVerb::Ignore { projection, event_id: Some(id) } => {
                 server.post(&(place("projection-letters", projection, id) + "/ignore"), &nothing)
             }
             ProjectionsVerb::Ignore { projection, event_id: None } => {
                 server.post("/admin/projection-letters/ignore", &json!({ "projection": projection }))
+            }
+            ProjectionsVerb::PurgeLetters { older_than_days } => {
+                server.post("/admin/projection-letters/purge", &json!({ "olderThanDays": older_than_days }))
             }
         }
     }
@@ -270,6 +291,9 @@ fn one(told: &Value) -> String {
     if let Some(work_id) = told["workId"].as_str() {
         return format!("tried again by {work_id}\n");
     }
+    if told["eventId"].is_string() {
+        return letter(told);
+    }
     lines(&[
         ("projection", text(&told["projection"])),
         ("description", text(&told["description"])),
@@ -285,5 +309,22 @@ fn one(told: &Value) -> String {
         ("generation", text(&told["generation"])),
         ("outdated", text(&told["isOutdated"])),
         ("updated", moment(&told["updatedAt"])),
+    ])
+}
+
+fn letter(letter: &Value) -> String {
+    lines(&[
+        ("projection", text(&letter["projectionName"])),
+        ("event", text(&letter["eventId"])),
+        ("position", text(&letter["position"])),
+        ("type", text(&letter["eventType"])),
+        ("correlation", text(&letter["correlationId"])),
+        ("status", text(&letter["status"])),
+        ("error", text(&letter["error"])),
+        ("failed", moment(&letter["failedAt"])),
+        ("retries", text(&letter["retryCount"])),
+        ("retried by", text(&letter["retryRunId"])),
+        ("last error", text(&letter["lastError"])),
+        ("payload", text(&letter["payload"])),
     ])
 }

@@ -5,7 +5,7 @@ use mainstay::events::{Event, NewEvent};
 use mainstay::flows::commands::{Command, Commands, Decision, Handling};
 use mainstay::flows::projections::{Category, Model, Poison, Projection, Registry};
 use mainstay::store::{Tx, params};
-use mainstay::work::Functions;
+use mainstay::work::{Functions, RetryPolicy};
 use mainstay_server::tokens::New;
 use mainstay_server::{Options, Role, Rooms, Routes, Server, Tokens, equipped};
 use std::time::Duration;
@@ -20,13 +20,14 @@ fn registry() -> Registry {
             tx.execute(&sql, params![event.id()]).await
         },
     );
-    let risky = Projection::new("risky", Category::Logic).poison(Poison::new(1, false)).each(
-        async |_: Tx, _: Model, event: Event| match event.event_type() {
-            "OrderSpoiled" => Err(mainstay::store::Error::application("spoiled")),
-            _ => Ok(()),
-        },
-    );
-    Registry::new().with(orders).with(risky)
+    let spoiled = async |_: Tx, _: Model, event: Event| match event.event_type() {
+        "OrderSpoiled" => Err(mainstay::store::Error::application("spoiled")),
+        _ => Ok(()),
+    };
+    let once = RetryPolicy::new(1, 1, 1.0, 1).unwrap();
+    let risky = Projection::new("risky", Category::Logic).poison(Poison::new(1, false)).each(spoiled);
+    let strict = Projection::new("strict", Category::Logic).retry(once).each(spoiled);
+    Registry::new().with(orders).with(risky).with(strict)
 }
 
 fn commands() -> Commands {
@@ -46,7 +47,7 @@ fn with_application(body: impl FnOnce(&dyn Fn(&str) -> Answer)) {
         let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
         let command = Command::new("SubmitOrder", &7).unwrap().correlation("corr-123").id("cmd-1");
         rooms.commands.dispatch(command).await.unwrap();
-        for projection in ["orders", "risky"] {
+        for projection in ["orders", "risky", "strict"] {
             rooms.projections.wait_for(projection, 2, PATIENCE).await.unwrap();
         }
         let new = New::named("test", Role::Admin).unwrap();
@@ -80,6 +81,7 @@ fn read_models_are_listed_stopped_and_filled_anew() {
         PROJECTION  STATUS  LAG  POSITION  PROCESSED  FAILED
         orders      active  0    2         2          0
         risky       active  0    2         1          1
+        strict      active  0    2         1          1
         ");
         assert!(said(&run("projections pause orders")).contains("paused"));
         assert!(said(&run("projections resume orders")).contains("active"));
@@ -104,8 +106,27 @@ fn what_a_read_model_could_not_take_is_listed_and_left() {
         assert!(said(&run("projections poison")).contains("spoiled"));
         assert_eq!(said(&run(&format!("projections ignore-poison risky {event_id}"))), "1 done\n");
         assert!(run("projections poison").stderr.contains("There are none."));
-        assert!(run("projections letters").stderr.contains("There are none."));
+        assert!(run("projections letters --projection risky").stderr.contains("There are none."));
+        assert_eq!(said(&run("projections retry risky")), "0 done\n");
+    });
+}
+
+#[test]
+fn a_letter_is_shown_left_and_tried_again() {
+    with_application(|run| {
+        let letters = run("projections letters --json").json();
+        let event_id = letters["letters"][0]["eventId"].as_str().unwrap().to_owned();
+        let shown = run(&format!("projections letter strict {event_id}"));
+        let payload = said(&shown).lines().find(|line| line.starts_with("payload")).unwrap();
+        assert!(payload.ends_with(" 1") && said(&shown).contains("spoiled"), "{shown:?}");
+        assert_eq!(said(&run(&format!("projections ignore strict {event_id}"))), "1 done\n");
         assert_eq!(said(&run("projections retry")), "0 done\n");
+        assert_eq!(said(&run("projections retry --status ignored --limit 10")), "1 done\n");
+        let refused = run("projections retry --status resolved");
+        assert!(refused.code != 0 && refused.stderr.contains("FLOW_INVALID"), "{refused:?}");
+        let both = run(&format!("projections retry strict {event_id} --status pending"));
+        assert_ne!(both.code, 0, "{both:?}");
+        assert_eq!(said(&run("projections purge-letters --older-than-days 7")), "0 done\n");
     });
 }
 

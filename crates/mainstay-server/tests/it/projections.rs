@@ -212,6 +212,13 @@ fn what_read_models_could_not_take_is_listed_tried_again_and_left() {
             })
             .await;
         assert_eq!(house.post(&format!("{letter}/ignore"), json!({})).await["count"], 1);
+        let ignored = json!({ "projection": "strict", "status": "ignored" });
+        assert_eq!(house.post("/admin/projection-letters/retry", ignored).await["count"], 1);
+        house.until(&letter, |letter| letter["status"] == "pending").await;
+        assert_eq!(house.post(&format!("{letter}/ignore"), json!({})).await["count"], 1);
+        let resolved =
+            house.refusal(post("/admin/projection-letters/retry", r#"{"status":"resolved"}"#)).await;
+        assert_eq!(resolved, (400, "FLOW_INVALID".to_owned()));
         let left = house.post("/admin/projection-letters/ignore", json!({ "projection": "strict" })).await;
         assert_eq!(left["count"], 1);
         assert_eq!(
@@ -222,6 +229,41 @@ fn what_read_models_could_not_take_is_listed_tried_again_and_left() {
         assert_eq!(missing, (404, "PROJECTION_LETTER_NOT_FOUND".to_owned()));
         let bad = house.refusal(get("/admin/projection-letters?cursor=x")).await;
         assert_eq!(bad.0, 400);
+        house.close().await;
+    });
+}
+
+#[test]
+fn b_216_b_220_b_221_a_letter_is_looked_into_run_and_seen_to_by_hand() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.submit("corr-1", &["OrderSpoiled"]).await;
+        let listed = house.get("/admin/projection-letters").await;
+        assert_eq!(listed["letters"][0]["payload"], 1, "{listed}");
+        let event_id = listed["letters"][0]["eventId"].as_str().unwrap();
+        let letter = format!("/admin/projection-letters/strict/{event_id}");
+        assert_eq!(house.get(&letter).await["payload"], 1);
+        let taken = house.post(&format!("{letter}/prepare"), json!({})).await;
+        assert_eq!((&taken["status"], &taken["payload"]), (&json!("retrying"), &json!(1)));
+        let twice = house.refusal(post(&format!("{letter}/run"), "{}")).await;
+        assert_eq!(twice, (409, "PROJECTION_LETTER_NOT_PENDING".to_owned()));
+        let complete = |error: Option<&str>| json!({ "runId": taken["retryRunId"], "error": error });
+        let empty = post("/admin/projection-letters/complete", &complete(Some("")).to_string());
+        assert_eq!(house.refusal(empty).await, (400, "FLOW_INVALID".to_owned()));
+        let ended = house.post("/admin/projection-letters/complete", complete(Some("not yet"))).await;
+        assert_eq!(ended["count"], 1);
+        assert_eq!(house.get(&letter).await["lastError"], "not yet");
+        let unknown = house.post("/admin/projection-letters/complete", complete(None)).await;
+        assert_eq!(unknown["count"], 0);
+        let nobody = house.refusal(post(&format!("{letter}/run"), r#"{"action":"nobody"}"#)).await;
+        assert_eq!(nobody.0, 422, "{nobody:?}");
+        let run = house.post(&format!("{letter}/run"), json!({})).await;
+        let running = house.get(&letter).await;
+        assert_eq!((&running["status"], &running["retryRunId"]), (&json!("retrying"), &run["runId"]));
+        let reader = house.server.token(Role::Reader).await;
+        for path in [format!("{letter}/prepare"), format!("{letter}/run")] {
+            assert_eq!(post(&path, "{}").token(&reader).send(house.server.address).await.status, 403);
+        }
         house.close().await;
     });
 }

@@ -1,5 +1,6 @@
 //! Dead letters of projections (items 214 to 221).
 
+use super::payload;
 use super::poison::CURRENT;
 use super::retry::{self, Again, REAPPLY, RETRIED};
 use crate::error::{Error, Result};
@@ -12,6 +13,7 @@ use mainstay_events::Event;
 use mainstay_store::{Hold, Row, Tx, params};
 use mainstay_work::{NewWork, RETRIER_POOL};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -53,7 +55,7 @@ impl LetterStatus {
 }
 
 /// An event that a projection could not take.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Letter {
     /// The event.
@@ -86,6 +88,10 @@ pub struct Letter {
     pub resolved_at: Option<i64>,
     /// Where the event stands in a trace.
     pub trace_context: Option<TraceContext>,
+    /// What the event says, as the log has it now: nothing once it was erased, nor where a page would grow beyond
+    /// [`MAX_PAYLOADS_BYTES`](super::MAX_PAYLOADS_BYTES).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Box<RawValue>>,
 }
 
 /// Which letters.
@@ -126,8 +132,8 @@ const LETTERS: &str = "is_poison = 0 AND status <> 'failing'";
 /// A letter of the generation that is filled beside is another one, and not for anybody to see yet.
 const RETRY: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', retry_started_at = mainstay_now(), \
      retry_run_id = $3, retry_count = retry_count + 1 \
-     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' AND {current}";
-const RUN_AGAIN: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', \
+     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = $4 AND {current}";
+pub(super) const RUN_AGAIN: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', \
      retry_started_at = mainstay_now(), last_retry_at = mainstay_now(), retry_run_id = $3, \
      retry_count = retry_count + 1 WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' \
      AND {current}";
@@ -138,7 +144,7 @@ const PURGE: &str = "DELETE FROM mainstay_projection_failures WHERE status = 're
      AND resolved_at < mainstay_now() - $1";
 
 /// A statement about letters of the generation that readers see.
-fn current(sql: &str) -> String {
+pub(super) fn current(sql: &str) -> String {
     sql.replace("{current}", CURRENT)
 }
 
@@ -159,6 +165,7 @@ fn letter(row: &Row) -> mainstay_store::Result<Letter> {
         last_error: row.get(12)?,
         resolved_at: row.get(13)?,
         trace_context: row.get::<Option<&str>>(14)?.and_then(|text| serde_json::from_str(text).ok()),
+        payload: None,
     })
 }
 
@@ -188,7 +195,11 @@ async fn hold(tx: &Tx, projection: &str, event_id: &str) -> mainstay_store::Resu
 }
 
 /// A letter that nobody has dealt with.
-async fn hold_pending(tx: &Tx, projection: &str, event_id: &str) -> mainstay_store::Result<Letter> {
+pub(super) async fn hold_pending(
+    tx: &Tx,
+    projection: &str,
+    event_id: &str,
+) -> mainstay_store::Result<Letter> {
     let letter = hold(tx, projection, event_id).await?;
     match letter.status {
         LetterStatus::Pending => Ok(letter),
@@ -199,18 +210,24 @@ async fn hold_pending(tx: &Tx, projection: &str, event_id: &str) -> mainstay_sto
     }
 }
 
-type Retrying = (Arc<Shared>, Vec<(Arc<Projection>, Arc<Event>)>);
+/// Letters of one status, whose events are tried again.
+type Retrying = (Arc<Shared>, LetterStatus, Vec<(Arc<Projection>, Arc<Event>)>);
 
 /// Lets letters be tried again by an item each, all in one transaction.
-async fn retry_in(tx: Tx, (shared, events): Retrying) -> mainstay_store::Result<Vec<String>> {
+async fn retry_in(tx: Tx, (shared, status, events): Retrying) -> mainstay_store::Result<Vec<String>> {
     let mut items = Vec::new();
     for (projection, event) in &events {
-        hold_pending(&tx, &projection.name, event.id()).await?;
+        let found = hold(&tx, &projection.name, event.id()).await?.status;
+        if found != status {
+            let (event_id, status) = (event.id().to_owned(), found.as_str());
+            return Err(Error::LetterNotPending { event_id, status }.into());
+        }
         items.push(retry::item(projection, event)?);
     }
     let receipt = shared.work.enqueue_in(&tx, items).map_err(Error::from)?;
     for ((projection, event), work_id) in events.iter().zip(receipt.work_ids()) {
-        tx.execute(&current(RETRY), params![&projection.name, event.id(), work_id]).await?;
+        let params = params![&projection.name, event.id(), work_id, status.as_str()];
+        tx.execute(&current(RETRY), params).await?;
     }
     Ok(receipt.work_ids().to_vec())
 }
@@ -219,7 +236,9 @@ impl Projections {
     /// A page of letters, in the order of the log.
     pub async fn letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
         let read = async |tx: Tx, (filter, limit): (LetterFilter, usize)| page(&tx, &filter, limit).await;
-        Ok(self.shared.store.read_with((filter, limit), read).await?)
+        let mut letters = self.shared.store.read_with((filter, limit), read).await?;
+        payload::fill(&self.shared.log, &mut letters).await?;
+        Ok(letters)
     }
 
     /// One letter.
@@ -233,7 +252,10 @@ impl Projections {
         };
         let context = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
         let found = self.shared.store.read_with(context, read).await?;
-        found.ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))
+        let mut found = [found.ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))?];
+        payload::fill(&self.shared.log, &mut found).await?;
+        let [letter] = found;
+        Ok(letter)
     }
 
     /// How many letters there are.
@@ -261,27 +283,39 @@ impl Projections {
         let projection = self.shared.find(projection)?;
         self.letter(&projection.name, event_id).await?;
         let event = Arc::new(self.shared.event(event_id).await?);
-        let context = (self.shared.clone(), vec![(projection, event)]);
+        let context = (self.shared.clone(), LetterStatus::Pending, vec![(projection, event)]);
         let mut ids = self.shared.store.transact_with(context, retry_in).await?;
         ids.pop().ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))
     }
 
     /// Tries the oldest pending letters of a projection again, 100 unless said otherwise; how many.
     pub async fn bulk_retry(&self, projection: &str, limit: Option<usize>) -> Result<usize> {
-        let projection = self.shared.find(projection)?.name.clone();
-        self.retry_those(Some(projection), limit).await
+        let projection = Some(projection.to_owned());
+        self.retry_letters(LetterFilter { projection, ..LetterFilter::default() }, limit).await
     }
 
-    /// Tries the oldest pending letters of all projections again, 100 unless said otherwise; how many.
-    pub async fn retry_all(&self, limit: Option<usize>) -> Result<usize> {
-        self.retry_those(None, limit).await
+    /// Tries the oldest letters of all projections again that are pending, or ignored, 100 unless said otherwise; how
+    /// many.
+    pub async fn retry_all(&self, status: LetterStatus, limit: Option<usize>) -> Result<usize> {
+        self.retry_letters(LetterFilter { status: Some(status), ..LetterFilter::default() }, limit).await
     }
 
-    async fn retry_those(&self, projection: Option<String>, limit: Option<usize>) -> Result<usize> {
-        let filter =
-            LetterFilter { projection, status: Some(LetterStatus::Pending), ..LetterFilter::default() };
+    /// Tries the oldest letters again that are wanted, pending ones unless the filter says otherwise, and 100 unless said
+    /// otherwise; how many.
+    pub async fn retry_letters(&self, wanted: LetterFilter, limit: Option<usize>) -> Result<usize> {
+        let status = wanted.status.unwrap_or(LetterStatus::Pending);
+        if !matches!(status, LetterStatus::Pending | LetterStatus::Ignored) {
+            let reason = format!("what is {} is not tried again", status.as_str());
+            return Err(Error::invalid("status", reason));
+        }
+        if let Some(projection) = &wanted.projection {
+            self.shared.find(projection)?;
+        }
+        let filter = LetterFilter { status: Some(status), ..wanted };
+        let limit = limit.unwrap_or(USUAL_LIMIT);
+        let read = async |tx: Tx, (filter, limit): (LetterFilter, usize)| page(&tx, &filter, limit).await;
         let mut events = Vec::new();
-        for letter in self.letters(filter, limit.unwrap_or(USUAL_LIMIT)).await? {
+        for letter in self.shared.store.read_with((filter, limit), read).await? {
             // One of another program's projections is left to it.
             if let Ok(projection) = self.shared.find(&letter.projection_name) {
                 events.push((projection, Arc::new(self.shared.event(&letter.event_id).await?)));
@@ -290,7 +324,7 @@ impl Projections {
         if events.is_empty() {
             return Ok(0);
         }
-        Ok(self.shared.store.transact_with((self.shared.clone(), events), retry_in).await?.len())
+        Ok(self.shared.store.transact_with((self.shared.clone(), status, events), retry_in).await?.len())
     }
 
     /// Tries a letter again through the retrier: by an action of the application's that calls somebody else and sees to

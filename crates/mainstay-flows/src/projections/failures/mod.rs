@@ -7,14 +7,19 @@
 //! - `record`: the table, and what a failure leads to
 //! - `poison`: quarantined events
 //! - `letters`: dead letters of projections
+//! - `payload`: what their events say
+//! - `by_hand`: seeing to a letter outside of Mainstay
 //! - `retry`: trying one event again, as work
 
+mod by_hand;
 mod letters;
+mod payload;
 mod poison;
 mod record;
 pub(crate) mod retry;
 
 pub use letters::{Letter, LetterFilter, LetterStats, LetterStatus};
+pub use payload::MAX_PAYLOADS_BYTES;
 pub use poison::{Poison, PoisonEvent, PoisonStats, PoisonStatus, Quarantined};
 pub(crate) use record::{
     Verdict, begin_anew, between, forget_generation, leave_out, passed, record, take_over,

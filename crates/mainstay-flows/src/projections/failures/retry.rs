@@ -126,17 +126,29 @@ async fn apply_again(tx: &Tx, shared: &Shared, again: &Again, run_id: &str) -> m
 
 /// Notes how trying an event again has ended, unless that is known already.
 async fn ended(tx: &Tx, shared: &Shared, told: &OnComplete<Box<RawValue>>) -> mainstay_store::Result<()> {
-    let rows = tx.query_holding(BY_RUN, params![&told.work_id], Hold::Alone).await?;
-    let Some(row) = rows.first() else { return Ok(()) };
+    let result = match &told.result {
+        WorkResult::Success { .. } => Ok(()),
+        WorkResult::Failed { error } => Err(error.clone()),
+        WorkResult::Canceled => Err("canceled".to_owned()),
+    };
+    conclude(tx, shared, &told.work_id, result).await.map(drop)
+}
+
+/// Notes how a run has ended; whether an event waits for it.
+pub(super) async fn conclude(
+    tx: &Tx,
+    shared: &Shared,
+    run_id: &str,
+    result: Result<(), String>,
+) -> mainstay_store::Result<bool> {
+    let rows = tx.query_holding(BY_RUN, params![run_id], Hold::Alone).await?;
+    let Some(row) = rows.first() else { return Ok(false) };
     let (generation, is_poison) = (row.get::<i64>(1)?, row.get::<i64>(2)? == 1);
     let (name, event_id): (String, String) = (row.get(4)?, row.get(5)?);
-    let error = match &told.result {
-        WorkResult::Success { .. } => {
-            let sql = if is_poison { FORGET } else { RESOLVE };
-            return tx.execute(sql, params![name, event_id, generation]).await.map(drop);
-        }
-        WorkResult::Failed { error } => error.clone(),
-        WorkResult::Canceled => "canceled".to_owned(),
+    let Err(error) = result else {
+        let sql = if is_poison { FORGET } else { RESOLVE };
+        tx.execute(sql, params![name, event_id, generation]).await?;
+        return Ok(true);
     };
     let projection = shared.find(&name).ok();
     let attempts = projection.as_ref().map_or(1, |projection| projection.max_attempts());
@@ -146,5 +158,5 @@ async fn ended(tx: &Tx, shared: &Shared, told: &OnComplete<Box<RawValue>>) -> ma
         let quarantined = Quarantined { event_id, projection_name: name, attempts, error };
         tx.after_commit(Arc::new(move || poison.alert(quarantined.clone())))?;
     }
-    Ok(())
+    Ok(true)
 }

@@ -1,11 +1,12 @@
 //! Dead letters of projections: items 214 to 221.
 
-use super::support::{Bad, Bench, PATIENCE, at_once, components, noting_unless, until};
+use super::support::{Bad, Bench, PATIENCE, at_once, components, noting, noting_unless, until};
 use mainstay_core::trace::TraceContext;
-use mainstay_events::NewEvent;
-use mainstay_flows::projections::By;
-use mainstay_flows::projections::failures::{LetterFilter, LetterStatus};
-use mainstay_testkit::stores::for_each_store;
+use mainstay_events::{Erasure, Event, NewEvent};
+use mainstay_flows::projections::failures::{LetterFilter, LetterStatus, MAX_PAYLOADS_BYTES};
+use mainstay_flows::projections::{By, Model};
+use mainstay_store::Tx;
+use mainstay_testkit::stores::{Kind, for_each_kind, for_each_store};
 use mainstay_testkit::time::VirtualTime;
 use mainstay_work::{Call, Failure, Functions, State};
 use serde_json::Value;
@@ -40,8 +41,11 @@ fn b_214_215_an_event_whose_attempts_are_used_up_becomes_a_pending_letter() {
         assert_eq!((letter.status, letter.error.as_str()), (LetterStatus::Pending, "cannot take bad"));
         assert_eq!((letter.position, letter.retry_count, letter.correlation_id.as_str()), (2, 0, "corr-123"));
         assert_eq!(letter.trace_context.map(|found| found.trace_id), Some(trace.trace_id));
+        assert_eq!(letter.payload.map(|payload| payload.get().to_owned()), Some("\"bad\"".to_owned()));
         let filter = LetterFilter { correlation_id: Some("corr-123".to_owned()), ..LetterFilter::default() };
-        assert_eq!(bench.projections.letters(filter, 10).await.unwrap().len(), 1);
+        let listed = bench.projections.letters(filter, 10).await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(listed[0].payload.as_ref().map(|payload| payload.get()), Some("\"bad\""));
         projecting.stop(PATIENCE).await;
     });
 }
@@ -106,11 +110,11 @@ fn b_218_bulk_retry_takes_no_more_than_its_limit() {
         assert_eq!(begun.count(), 5);
         let engine = bench.work.start().await.unwrap();
         until("those are applied", async || bench.noted("a").await == [1, 2, 3, 4, 5]).await;
-        assert_eq!(bench.projections.retry_all(None).await.unwrap(), 5);
+        assert_eq!(bench.projections.retry_all(LetterStatus::Pending, None).await.unwrap(), 5);
         until("the others too", async || bench.noted("a").await.len() == 10).await;
         let stats = bench.projections.letter_stats().await.unwrap().by_projection_and_status;
         assert_eq!(stats["a:resolved"], 10);
-        assert_eq!(bench.projections.retry_all(None).await.unwrap(), 0);
+        assert_eq!(bench.projections.retry_all(LetterStatus::Pending, None).await.unwrap(), 0);
         projecting.stop(PATIENCE).await;
         engine.stop(PATIENCE).await.unwrap();
     });
@@ -175,6 +179,120 @@ fn b_216_letters_are_ignored_and_purged() {
         time.advance(8 * 86_400_000).await.unwrap();
         assert_eq!(bench.projections.purge_resolved(7).await.unwrap(), 1);
         assert_eq!(bench.projections.letter_stats().await.unwrap().total, 1);
+        projecting.stop(PATIENCE).await;
+    });
+}
+
+#[test]
+fn b_214_the_payload_of_a_letter_is_gone_when_its_event_is_erased() {
+    for_each_store(async |place| {
+        let bad = Bad::texts(&["bad"]);
+        let bench = Bench::open(&place, vec![noting_unless("a", &bad)]).await;
+        let ids = bench.append("Noted", &["bad"]).await;
+        let projecting = bench.projections.start();
+        bench.caught_up("a").await;
+        assert!(bench.projections.letter("a", &ids[0]).await.unwrap().payload.is_some());
+        bench.log.erase(Erasure::of_event(&ids[0]).by("ada").because("asked to")).await.unwrap();
+        let letter = bench.projections.letter("a", &ids[0]).await.unwrap();
+        assert!(letter.payload.is_none(), "{letter:?}");
+        projecting.stop(PATIENCE).await;
+    });
+}
+
+#[test]
+fn b_214_a_page_of_letters_has_no_more_payloads_than_fit() {
+    for_each_kind(&[Kind::SqliteMemory], async |place| {
+        let all = noting("a").retry(at_once(1)).each(async |_: Tx, _: Model, _: Event| {
+            Err::<(), _>(mainstay_store::Error::application("never"))
+        });
+        let bench = Bench::open(&place, vec![all]).await;
+        let text = "x".repeat(60_000);
+        bench.append("Noted", &[text.as_str(); 150]).await;
+        let projecting = bench.projections.start();
+        bench.caught_up("a").await;
+        let page = bench.projections.letters(LetterFilter::default(), 150).await.unwrap();
+        let carried = page.iter().filter_map(|letter| letter.payload.as_ref());
+        assert_eq!((page.len(), carried.count()), (150, MAX_PAYLOADS_BYTES / 60_002));
+        let last = bench.projections.letter("a", &page[149].event_id).await.unwrap();
+        assert!(last.payload.is_some());
+        projecting.stop(PATIENCE).await;
+    });
+}
+
+#[test]
+fn b_216_all_letters_of_a_status_are_tried_again() {
+    for_each_store(async |place| {
+        let bad = Bad::texts(&["bad"]);
+        let bench = Bench::open(&place, vec![noting_unless("a", &bad), noting_unless("b", &bad)]).await;
+        let ids = bench.append("Noted", &["bad", "bad", "bad"]).await;
+        let (projecting, engine) = bench.start().await;
+        bench.caught_up("a").await;
+        bench.caught_up("b").await;
+        for projection in ["a", "b"] {
+            bench.projections.ignore_letter(projection, &ids[0]).await.unwrap();
+        }
+        bad.mend();
+        for status in [LetterStatus::Retrying, LetterStatus::Resolved] {
+            let refused = bench.projections.retry_all(status, None).await.unwrap_err();
+            assert_eq!(refused.code(), "FLOW_INVALID");
+        }
+        assert_eq!(bench.projections.retry_all(LetterStatus::Ignored, None).await.unwrap(), 2);
+        for projection in ["a", "b"] {
+            until("what was ignored is applied", async || bench.noted(projection).await == [1]).await;
+        }
+        // Of one projection and status.
+        let wanted = LetterFilter { projection: Some("b".to_owned()), ..LetterFilter::default() };
+        assert_eq!(bench.projections.retry_letters(wanted, Some(1)).await.unwrap(), 1);
+        until("the oldest is applied", async || bench.noted("b").await == [1, 2]).await;
+        assert_eq!(bench.noted("a").await, [1]);
+        assert_eq!(bench.projections.retry_all(LetterStatus::Pending, None).await.unwrap(), 3);
+        until("all are applied", async || {
+            bench.noted("a").await.len() == 3 && bench.noted("b").await.len() == 3
+        })
+        .await;
+        let unknown = LetterFilter { projection: Some("none".to_owned()), ..LetterFilter::default() };
+        let unknown = bench.projections.retry_letters(unknown, None).await.unwrap_err();
+        assert_eq!(unknown.code(), "UNKNOWN_PROJECTION");
+        projecting.stop(PATIENCE).await;
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn b_216_221_a_letter_is_seen_to_by_hand() {
+    for_each_store(async |place| {
+        let bad = Bad::texts(&["bad"]);
+        let bench = Bench::open(&place, vec![noting_unless("a", &bad)]).await;
+        let ids = bench.append("Noted", &["bad", "bad"]).await;
+        let projecting = bench.projections.start();
+        bench.caught_up("a").await;
+        let taken = bench.projections.prepare_letter("a", &ids[0]).await.unwrap();
+        assert_eq!((taken.status, taken.retry_count), (LetterStatus::Retrying, 1));
+        assert_eq!(taken.payload.as_ref().map(|payload| payload.get()), Some("\"bad\""));
+        let run = taken.retry_run_id.unwrap();
+        let twice = bench.projections.prepare_letter("a", &ids[0]).await.unwrap_err();
+        assert_eq!(twice.code(), "PROJECTION_LETTER_NOT_PENDING");
+        assert!(bench.projections.complete_letter(&run, Err("not yet".to_owned())).await.unwrap());
+        let letter = bench.projections.letter("a", &ids[0]).await.unwrap();
+        assert_eq!((letter.status, letter.last_error.as_deref()), (LetterStatus::Pending, Some("not yet")));
+        // That run is over, and so is one that nobody knows.
+        for gone in [run.as_str(), "retry_none"] {
+            assert!(!bench.projections.complete_letter(gone, Ok(())).await.unwrap());
+        }
+        assert_eq!(bench.projections.letter("a", &ids[0]).await.unwrap().status, LetterStatus::Pending);
+        let run = bench.projections.prepare_letter("a", &ids[0]).await.unwrap().retry_run_id.unwrap();
+        for reason in [String::new(), "x".repeat(5_000)] {
+            let refused = bench.projections.complete_letter(&run, Err(reason)).await.unwrap_err();
+            assert_eq!(refused.code(), "FLOW_INVALID");
+        }
+        assert!(bench.projections.complete_letter(&run, Ok(())).await.unwrap());
+        let letter = bench.projections.letter("a", &ids[0]).await.unwrap();
+        assert_eq!((letter.status, letter.retry_count), (LetterStatus::Resolved, 2));
+        assert!(letter.resolved_at.is_some());
+        let other = bench.projections.letter("a", &ids[1]).await.unwrap();
+        assert_eq!((other.status, other.retry_count), (LetterStatus::Pending, 0));
+        let unknown = bench.projections.prepare_letter("a", "nobody").await.unwrap_err();
+        assert!(unknown.to_string().starts_with("Dead letter not found"), "{unknown}");
         projecting.stop(PATIENCE).await;
     });
 }

@@ -8,6 +8,7 @@ use super::ended;
 use crate::projections::support::{Bad, Bench, PATIENCE, at_once, components, noted, noting_unless, until};
 use mainstay_core::failpoints::Action;
 use mainstay_events::Event;
+use mainstay_flows::projections::failures::LetterStatus;
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_flows::projections::{By, Category, Lifecycle, Model, Poison, Projecting, Projection};
 use mainstay_store::{Tx, params};
@@ -135,7 +136,7 @@ impl World {
             Step::Pause(index) => drop(projections.pause(NAMES[*index]).await),
             Step::Resume(index) => drop(projections.resume(NAMES[*index]).await),
             // A letter may be resolved by somebody else at this moment.
-            Step::RetryLetters => drop(projections.retry_all(Some(10)).await),
+            Step::RetryLetters => drop(projections.retry_all(LetterStatus::Pending, Some(10)).await),
             Step::LetOut => {
                 for event in projections.quarantined(None, None, 3).await.unwrap() {
                     drop(projections.unquarantine(&event.projection_name, &event.event_id).await);
@@ -236,7 +237,7 @@ async fn live_through(place: Place, steps: Vec<Step>) {
     world.check().await;
     // Mended, everything can be taken.
     world.bad.mend();
-    while world.bench.projections.retry_all(Some(1_000)).await.unwrap() > 0 {
+    while world.bench.projections.retry_all(LetterStatus::Pending, Some(1_000)).await.unwrap() > 0 {
         world.settle().await;
     }
     for event in world.bench.projections.quarantined(None, None, 1_000).await.unwrap() {

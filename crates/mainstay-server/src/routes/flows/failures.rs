@@ -59,12 +59,17 @@ pub(super) struct Letters {
     next: Option<String>,
 }
 
-/// Which letters something is done about: pending ones, the oldest first.
+/// Which letters are tried again, the oldest first.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SomeLetters {
     /// Of this projection; of all unless given.
     projection: Option<String>,
+    /// Of this status, `pending` or `ignored`; pending ones unless given.
+    #[schema(value_type = Option<schema::LetterStatus>)]
+    status: Option<LetterStatus>,
+    /// Of events that belong together under this id.
+    correlation_id: Option<String>,
     /// At most so many.
     #[schema(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<usize>,
@@ -87,6 +92,33 @@ pub(super) struct IgnoredLetters {
 pub(super) struct PurgedLetters {
     /// Those that were resolved more than so many days ago.
     older_than_days: u32,
+}
+
+/// How a letter is tried again through the retrier.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunLetter {
+    /// An action of the application's that sees to the event; the event is applied unless given.
+    action: Option<String>,
+}
+
+/// A run of the retrier.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunBegun {
+    /// The run.
+    run_id: String,
+}
+
+/// How seeing to a letter by hand has ended.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CompletedLetter {
+    /// The `retryRunId` of the letter that was taken.
+    run_id: String,
+    /// Why it could not be seen to; it was unless given.
+    #[schema(min_length = 1, max_length = 4096)]
+    error: Option<String>,
 }
 
 /// The work that tries an event again.
@@ -213,6 +245,45 @@ pub(super) async fn retry_letter(
     Ok(Json(TriedAgain { work_id: models.retry_letter(&projection, &event_id).await? }))
 }
 
+/// Try a dead letter of a projection again through the retrier
+#[utoipa::path(post, path = "/admin/projection-letters/{projection}/{eventId}/run",
+    operation_id = "runProjectionLetter", tag = "projections",
+    params(("projection" = String, Path, description = "The projection"),
+        ("eventId" = String, Path, description = "The event")),
+    request_body = RunLetter, responses((status = 200, body = RunBegun)))]
+pub(super) async fn run_letter(
+    Models(models): Models,
+    Path((projection, event_id)): Path<(String, String)>,
+    Json(asked): Json<RunLetter>,
+) -> Answer<Json<RunBegun>> {
+    let run_id = models.run_letter(&projection, &event_id, asked.action.as_deref()).await?;
+    Ok(Json(RunBegun { run_id }))
+}
+
+/// Take a dead letter of a projection to see to it by hand
+#[utoipa::path(post, path = "/admin/projection-letters/{projection}/{eventId}/prepare",
+    operation_id = "prepareProjectionLetter", tag = "projections",
+    params(("projection" = String, Path, description = "The projection"),
+        ("eventId" = String, Path, description = "The event")),
+    responses((status = 200, body = schema::ProjectionLetter)))]
+pub(super) async fn prepare_letter(
+    Models(models): Models,
+    Path((projection, event_id)): Path<(String, String)>,
+) -> Answer<Json<Letter>> {
+    Ok(Json(models.prepare_letter(&projection, &event_id).await?))
+}
+
+/// Say how seeing to a dead letter by hand has ended
+#[utoipa::path(post, path = "/admin/projection-letters/complete", operation_id = "completeProjectionLetter",
+    tag = "projections", request_body = CompletedLetter, responses((status = 200, body = Counted)))]
+pub(super) async fn complete_letter(
+    Models(models): Models,
+    Json(asked): Json<CompletedLetter>,
+) -> Answer<Json<Counted>> {
+    let is_known = models.complete_letter(&asked.run_id, asked.error.map_or(Ok(()), Err)).await?;
+    Ok(Json(Counted { count: u64::from(is_known) }))
+}
+
 /// Leave a dead letter of a projection for good
 #[utoipa::path(post, path = "/admin/projection-letters/{projection}/{eventId}/ignore",
     operation_id = "ignoreProjectionLetter", tag = "projections",
@@ -227,19 +298,16 @@ pub(super) async fn ignore_letter(
     Ok(Json(Counted { count: 1 }))
 }
 
-/// Try pending dead letters of projections again
+/// Try dead letters of projections again
 #[utoipa::path(post, path = "/admin/projection-letters/retry", operation_id = "retryProjectionLetters",
     tag = "projections", request_body = SomeLetters, responses((status = 200, body = Counted)))]
 pub(super) async fn retry_letters(
     Models(models): Models,
     Json(asked): Json<SomeLetters>,
 ) -> Answer<Json<Counted>> {
-    let limit = some(asked.limit)?;
-    let count = match &asked.projection {
-        Some(projection) => models.bulk_retry(projection, limit).await?,
-        None => models.retry_all(limit).await?,
-    };
-    Ok(Json(Counted { count: count as u64 }))
+    let SomeLetters { projection, status, correlation_id, limit } = asked;
+    let wanted = LetterFilter { projection, status, correlation_id, after: None };
+    Ok(Json(Counted { count: models.retry_letters(wanted, some(limit)?).await? as u64 }))
 }
 
 /// Leave pending dead letters of a projection for good

@@ -340,6 +340,8 @@ pub(super) struct ProjectionLetter {
     last_error: Option<String>,
     resolved_at: Option<i64>,
     trace_context: Option<Value>,
+    /// What the event says; missing once it was erased, and where a page would be too large.
+    payload: Option<Value>,
 }
 
 #[derive(ToSchema)]
