@@ -122,6 +122,7 @@ fn b_202_what_a_chunk_does_after_its_time_was_up_does_not_count() {
         let progress = ended(&bench, &begun.replay_id).await;
         assert_eq!((progress.status, progress.events_processed), (ReplayStatus::Completed, 250));
         assert_eq!((progress.chunks_completed, slow.times.load(Ordering::SeqCst)), (3, 1));
+        assert!(bench.work.figures().failed.get() > 0, "it was let go on");
         assert_eq!(bench.noted("a").await, (1..=250).collect::<Vec<u64>>());
         engine.stop(PATIENCE).await.unwrap();
     });
