@@ -46,7 +46,7 @@ pub use outcome::{CommandResult, Deferred, Dispatched, Outcome};
 pub use record::{CommandStatus, State};
 pub use retry::{ConflictRetry, Ended, RETRY_POOL};
 pub use schema::COMPONENT;
-pub use snapshots::Snapshots;
+pub use snapshots::{MAX_SNAPSHOTS, Snapshots};
 pub use upcast::Upcasters;
 
 /// Longest payload, and longest result.

@@ -16,6 +16,7 @@ use super::command::Issued;
 use super::dispatch::Shared;
 use super::outcome::{CommandResult, Deferred};
 use super::record::{self, State};
+use super::snapshots;
 use crate::error::{Error, Result};
 use mainstay_core::backoff::Backoff;
 use mainstay_core::failure::Failure;
@@ -39,7 +40,7 @@ const RETRIED: &str = "mainstay.command.retried";
 const PRUNE: &str = "mainstay.command.prune";
 /// How often it is looked whether commands were kept long enough.
 const PRUNED_EVERY_MS: u64 = 3_600_000;
-/// Commands that are forgotten in one transaction.
+/// Commands, and snapshots, that are forgotten in one transaction.
 const PRUNED_AT_ONCE: u64 = 500;
 /// Most retries of one command: who has lost so often loses for another reason.
 const MAX_RETRIES: u32 = 100;
@@ -312,8 +313,9 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
             let shared = pruning();
             async move {
                 let pruned = record::prune(&tx, PRUNED_AT_ONCE).await?;
+                let snapshots = snapshots::prune(&tx, PRUNED_AT_ONCE).await?;
                 // There may be more, and nobody should wait an hour for it.
-                if let Some(shared) = shared.filter(|_| pruned == PRUNED_AT_ONCE) {
+                if let Some(shared) = shared.filter(|_| pruned.max(snapshots) == PRUNED_AT_ONCE) {
                     shared.work().enqueue_in(&tx, [NewWork::new(RETRY_POOL, PRUNE, &())?])?;
                 }
                 Ok(pruned)

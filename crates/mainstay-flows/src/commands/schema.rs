@@ -1,10 +1,11 @@
 //! The tables of commands.
 
-use super::snapshots::CREATE_SNAPSHOTS;
+use super::snapshots::{CREATE_SNAPSHOTS, INDEX_SNAPSHOTS};
 use mainstay_store::migrations::{Component, Script, Step};
 
 /// What commands need; give it to [`Options::component`](mainstay_store::Options::component).
-pub static COMPONENT: Component = Component { name: "commands", steps: &[CREATE_COMMANDS, CREATE_SNAPSHOTS] };
+pub static COMPONENT: Component =
+    Component { name: "commands", steps: &[CREATE_COMMANDS, CREATE_SNAPSHOTS, INDEX_SNAPSHOTS] };
 
 /// One row for each command that was decided, or that waits to be decided again. `attempt` is the retry that is under way:
 /// whoever comes with another one is late.

@@ -40,6 +40,13 @@ const SNAPSHOTS: &str = "CREATE TABLE mainstay_snapshots (
     state TEXT NOT NULL,
     PRIMARY KEY (decider, boundary))";
 
+/// For those that are forgotten: the ones that were kept the longest ago.
+pub(super) const INDEX_SNAPSHOTS: Step = Step {
+    name: "index_snapshots",
+    script: Script::Both(&["CREATE INDEX mainstay_snapshots_by_position ON mainstay_snapshots (position)"]),
+    needs: 0,
+};
+
 const LOAD: &str = "SELECT position, state FROM mainstay_snapshots \
      WHERE decider = $1 AND boundary = $2 AND state_version = $3";
 const SAVE: &str = "INSERT INTO mainstay_snapshots (decider, boundary, state_version, position, state) \
@@ -48,6 +55,12 @@ const SAVE: &str = "INSERT INTO mainstay_snapshots (decider, boundary, state_ver
      WHERE mainstay_snapshots.position <= excluded.position \
      OR mainstay_snapshots.state_version <> excluded.state_version";
 
+const PRUNE: &str = "DELETE FROM mainstay_snapshots WHERE (decider, boundary) IN (SELECT decider, boundary \
+     FROM mainstay_snapshots ORDER BY position DESC, decider, boundary LIMIT $1 OFFSET $2)";
+
+/// Most snapshots that are kept, of all deciders. Boundaries that nobody decides about any more, and deciders that are gone,
+/// leave theirs behind; one that is missed costs a longer fold, once.
+pub const MAX_SNAPSHOTS: u64 = 10_000;
 /// Events from one snapshot to the next, unless said: reading so many takes about as long as a commit does.
 const USUAL_EVERY: u32 = 100;
 /// Longest state that is kept. Reading a longer one costs more than most histories.
@@ -128,6 +141,11 @@ impl<S> Kept<S> {
         }
         Ok(())
     }
+}
+
+/// Forgets snapshots beyond the most, the oldest of them; how many.
+pub(super) async fn prune(tx: &Tx, limit: u64) -> mainstay_store::Result<u64> {
+    tx.execute(PRUNE, params![limit as i64, MAX_SNAPSHOTS as i64]).await
 }
 
 /// The same text for the same events, in whatever order their query names them.

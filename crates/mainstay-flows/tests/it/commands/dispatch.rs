@@ -2,7 +2,7 @@
 
 use super::house::{House, order, rejected};
 use mainstay_events::Selection;
-use mainstay_flows::commands::{Command, Outcome, State};
+use mainstay_flows::commands::{Command, MAX_SNAPSHOTS, Outcome, State};
 use mainstay_store::{Tx, params};
 use mainstay_testkit::stores::for_each_store;
 use serde_json::json;
@@ -175,5 +175,38 @@ fn commands_are_forgotten_after_seven_days_but_not_while_they_wait() {
         tokio::time::timeout(Duration::from_secs(20), pruned).await.expect("all old ones are forgotten");
         engine.stop(Duration::from_secs(5)).await.unwrap();
         assert_eq!(left().await, ["new", "waits"]);
+    });
+}
+
+#[test]
+fn snapshots_beyond_the_most_are_forgotten_the_oldest_first() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let many = async |tx: Tx| {
+            let insert = "INSERT INTO mainstay_snapshots (decider, boundary, state_version, position, state) \
+                 VALUES ('gone', $1, 1, $2, '{}')";
+            let rows: Vec<_> = (1..=MAX_SNAPSHOTS as i64 + 1_100)
+                .map(|position| params![format!("b{position}"), position].to_vec())
+                .collect();
+            tx.execute_many(insert, &rows).await
+        };
+        house.store.transact(many).await.unwrap();
+        let prune = mainstay_work::NewWork::new("dcbRetryPool", "mainstay.command.prune", &()).unwrap();
+        let engine = house.work.start().await.unwrap();
+        house.work.enqueue(prune).await.unwrap();
+        let left = async || {
+            let sql = "SELECT CAST(count(*) AS TEXT) || ' after ' || CAST(min(position) - 1 AS TEXT) \
+                 FROM mainstay_snapshots";
+            house.texts(sql).await.remove(0)
+        };
+        let expected = format!("{MAX_SNAPSHOTS} after 1100");
+        let pruned = async {
+            while left().await != expected {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), pruned).await.expect("the oldest are forgotten");
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+        assert_eq!(left().await, expected, "and no more than those");
     });
 }
