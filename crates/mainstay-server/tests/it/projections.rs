@@ -7,7 +7,7 @@ use mainstay_flows::commands::{Command, Commands, Decision, Handling};
 use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
 use mainstay_server::{Role, Rooms, equipped};
 use mainstay_store::{Tx, params};
-use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_testkit::stores::{Place, for_each_lasting_store, for_each_store};
 use mainstay_work::{Engine, Functions};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -51,8 +51,12 @@ struct House {
 
 impl House {
     async fn open(place: &Place) -> Self {
+        Self::open_with(place, registry()).await
+    }
+
+    async fn open_with(place: &Place, registry: Registry) -> Self {
         let store = equipped(place.options()).open().await.unwrap();
-        let rooms = Rooms::open_with(&store, commands(), registry(), |_| Functions::new()).await.unwrap();
+        let rooms = Rooms::open_with(&store, commands(), registry, |_| Functions::new()).await.unwrap();
         let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
         let server = Running::start_with(options(), rooms.clone()).await;
         let admin = server.token(Role::Admin).await;
@@ -306,6 +310,44 @@ fn b_225_b_226_b_227_what_belongs_together_is_followed_from_the_command_to_the_r
         assert_eq!(trace["sagas"], json!([]));
         let nothing = house.get("/admin/traces/unknown").await;
         assert_eq!((&nothing["command"], &nothing["events"]), (&Value::Null, &json!([])));
+        house.close().await;
+    });
+}
+
+/// Longer than twice what anybody who follows the log waits before they look again by themselves.
+const IDLE: Duration = Duration::from_secs(12);
+
+#[test]
+fn an_idle_server_asks_its_database_nearly_nothing_however_many_read_models_it_has() {
+    for_each_lasting_store(async |place| {
+        let more = (0..30).map(|number| {
+            let nothing = async |_: Tx, _: Model, _: Event| Ok(());
+            Projection::new(format!("more-{number}"), Category::View).each(nothing)
+        });
+        let house = House::open_with(&place, more.fold(registry(), Registry::with)).await;
+        let last = house.submit("corr-1", &["OrderSubmitted", "OrderSpoiled"]).await;
+        for number in 0..30 {
+            house.rooms.projections.wait_for(&format!("more-{number}"), last, PATIENCE).await.unwrap();
+        }
+        // Transactions of both kinds; those that write count twice on PostgreSQL, as they have more than one statement.
+        let figures = house.server.store.figures();
+        let asked = || figures.committed.get() + figures.wait_time.snapshot().count;
+        // Whatever came of that has ended.
+        let settling = async {
+            loop {
+                let before = asked();
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                if asked() - before <= 1 {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, settling).await.expect("it comes to rest");
+        let before = asked();
+        tokio::time::sleep(IDLE).await;
+        let asked = asked() - before;
+        println!("{}: asked {asked} times in {IDLE:?}", place.kind());
+        assert!(asked < 2 * IDLE.as_secs(), "{asked} times in {IDLE:?}");
         house.close().await;
     });
 }
