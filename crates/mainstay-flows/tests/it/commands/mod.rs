@@ -9,3 +9,4 @@ mod pipeline;
 mod retry;
 mod speed;
 mod trace;
+mod unheard;
