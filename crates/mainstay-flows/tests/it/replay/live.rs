@@ -45,11 +45,11 @@ fn b_211_a_rebuild_in_place_holds_live_events_and_catches_up() {
 const SOON: Duration = Duration::from_millis(500);
 
 /// How long ten live events took to be in `live` while `rebuilt` was replayed: the first time in a release build. In a debug
-/// build on a loaded machine the best of several says as much, since what waits for a replay waits every time.
+/// build on a loaded machine the best of several says as much, since what waits for a replay waits every time. A replay that
+/// was over before them says nothing.
 async fn live_events(bench: &Bench, live: &str, rebuilt: &str) -> Duration {
-    let rounds = if cfg!(debug_assertions) { 8 } else { 1 };
     let mut best = Duration::MAX;
-    for _ in 0..rounds {
+    for _ in 0..8 {
         let begun = bench.projections.trigger_rebuild(Rebuild::of(rebuilt).from(0)).await.unwrap();
         until("it runs", async || {
             bench.projections.rebuild_status(&begun.replay_id).await.unwrap().chunks_completed > 0
@@ -60,11 +60,13 @@ async fn live_events(bench: &Bench, live: &str, rebuilt: &str) -> Duration {
         bench.caught_up(live).await;
         let took = began.elapsed();
         let progress = bench.projections.rebuild_status(&begun.replay_id).await.unwrap();
-        assert_eq!(progress.status, ReplayStatus::Running, "{progress:?}");
         assert_eq!(ended(bench, &begun.replay_id).await.status, ReplayStatus::Completed);
         bench.caught_up(rebuilt).await;
+        if progress.status != ReplayStatus::Running {
+            continue;
+        }
         best = best.min(took);
-        if best < SOON {
+        if best < SOON || !cfg!(debug_assertions) {
             break;
         }
     }
