@@ -3,6 +3,7 @@
 mod following;
 mod letters;
 mod nodes;
+mod numbers;
 mod operating;
 mod poison;
 pub(crate) mod support;
