@@ -136,7 +136,7 @@ async fn letters(
 ) -> Result<Vec<FlowLetter>> {
     let filter = LetterFilter { correlation_id: Some(correlation_id.to_owned()), ..LetterFilter::default() };
     let mut letters: Vec<FlowLetter> = projections
-        .letters(filter, MAX_LETTERS)
+        .bare_letters(filter, MAX_LETTERS)
         .await?
         .into_iter()
         .map(|letter| FlowLetter {

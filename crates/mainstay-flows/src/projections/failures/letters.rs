@@ -235,10 +235,15 @@ async fn retry_in(tx: Tx, (shared, status, events): Retrying) -> mainstay_store:
 impl Projections {
     /// A page of letters, in the order of the log.
     pub async fn letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
-        let read = async |tx: Tx, (filter, limit): (LetterFilter, usize)| page(&tx, &filter, limit).await;
-        let mut letters = self.shared.store.read_with((filter, limit), read).await?;
+        let mut letters = self.bare_letters(filter, limit).await?;
         payload::fill(&self.shared.log, &mut letters).await?;
         Ok(letters)
+    }
+
+    /// The same without payloads.
+    pub(crate) async fn bare_letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
+        let read = async |tx: Tx, (filter, limit): (LetterFilter, usize)| page(&tx, &filter, limit).await;
+        Ok(self.shared.store.read_with((filter, limit), read).await?)
     }
 
     /// One letter.
@@ -312,10 +317,8 @@ impl Projections {
             self.shared.find(projection)?;
         }
         let filter = LetterFilter { status: Some(status), ..wanted };
-        let limit = limit.unwrap_or(USUAL_LIMIT);
-        let read = async |tx: Tx, (filter, limit): (LetterFilter, usize)| page(&tx, &filter, limit).await;
         let mut events = Vec::new();
-        for letter in self.shared.store.read_with((filter, limit), read).await? {
+        for letter in self.bare_letters(filter, limit.unwrap_or(USUAL_LIMIT)).await? {
             // One of another program's projections is left to it.
             if let Ok(projection) = self.shared.find(&letter.projection_name) {
                 events.push((projection, Arc::new(self.shared.event(&letter.event_id).await?)));
