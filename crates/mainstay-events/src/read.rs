@@ -258,6 +258,17 @@ impl Log {
 }
 
 impl Request {
+    /// A term that every event that is meant has, the rarest one.
+    fn lead(&self) -> Option<i64> {
+        let [way] = &self.ways[..] else { return None };
+        let made = self.selection.correlation_id.as_deref().and_then(position_in);
+        match way.first() {
+            // An id that was made for its event is not in the index.
+            Some([term]) if made.is_none() => Some(*term),
+            _ => None,
+        }
+    }
+
     fn means(&self, event: &Event) -> bool {
         let selection = &self.selection;
         let tags: Vec<&str> = event.tags().collect();
@@ -321,7 +332,7 @@ const AFTER: &str = "SELECT position, header, payload FROM mainstay_events \
      WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3";
 
 async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
-    let bounds = tx.query_one(BOUNDS, &[]).await?;
+    let (bounds, mut ahead) = look_ahead(&tx, &request).await?;
     let (mut head, epoch) = (bounds.get::<Option<u64>>(0)?.unwrap_or(0), bounds.get(1)?);
     if !request.ways.is_empty() {
         head = head.min(request.view.head);
@@ -336,13 +347,21 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
         most = most.min(before_time(&tx, before_ms, head).await?);
     }
     let mut events = Vec::new();
-    let (mut bytes, mut seen) = (0, 0);
+    let (mut bytes, mut seen): (usize, usize) = (0, 0);
     while events.len() < request.limit && bytes < MAX_BYTES && after < most {
         // As many as are likely to fit, once something is known of their size.
         let usual_bytes = bytes.checked_div(seen);
         let look = usual_bytes.map_or(FIRST_LOOK, |usual| (MAX_BYTES - bytes) / usual.max(1) + 1);
         let look = look.min(request.limit - events.len());
-        let (found, reached) = look_at(&tx, &request, after, most, look).await?;
+        let (found, reached) = match ahead.take() {
+            Some(rows) => up_to(rows, FIRST_LOOK.min(request.limit), most)?,
+            None => {
+                // What has the rarest term is mostly meant, and then asking for the other terms too only costs. Where it
+                // turns out otherwise, they are asked for.
+                let is_mostly_meant = events.len() * 4 >= seen;
+                look_at(&tx, &request, after, most, look, is_mostly_meant).await?
+            }
+        };
         after = reached;
         for event in found {
             if let Ok(event) = &event {
@@ -357,6 +376,41 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
     Ok((events, head, (after < most).then_some(after), epoch))
 }
 
+/// The bounds of the log, and with them the first rows that may be meant, where a round trip is worth saving. The bounds
+/// are asked for first: what came after them is left out.
+async fn look_ahead(tx: &Tx, request: &Request) -> mainstay_store::Result<(Row, Option<Vec<Row>>)> {
+    let selection = &request.selection;
+    let is_simple = selection.since_ms.is_none() && selection.before_ms.is_none();
+    match request.lead().filter(|_| is_simple && request.view.is_table()) {
+        None => Ok((tx.query_one(BOUNDS, &[]).await?, None)),
+        Some(term) => {
+            let limit = FIRST_LOOK.min(request.limit);
+            let rows = index::rows_of(tx, term, selection.after, limit);
+            let (bounds, rows) = tokio::try_join!(biased; tx.query_one(BOUNDS, &[]), rows)?;
+            Ok((bounds, Some(rows)))
+        }
+    }
+}
+
+/// The events of `rows`, of which at most `limit` were asked for, and the position up to which that is all of them.
+fn up_to(rows: Vec<Row>, limit: usize, most: u64) -> mainstay_store::Result<(Vec<Result<Event>>, u64)> {
+    let (is_all, mut reached) = (rows.len() < limit, most);
+    let mut events = Vec::with_capacity(rows.len());
+    for row in rows {
+        let position: u64 = row.get(0)?;
+        if position > most {
+            return Ok((events, most));
+        }
+        reached = position;
+        events.push(if row.get::<Option<&[u8]>>(1)?.is_none() {
+            Err(missing(position))
+        } else {
+            event_of(row)
+        });
+    }
+    Ok((events, if is_all { most } else { reached }))
+}
+
 /// The next events that may be meant, and the position up to which that is all of them.
 async fn look_at(
     tx: &Tx,
@@ -364,6 +418,7 @@ async fn look_at(
     after: u64,
     most: u64,
     limit: usize,
+    by_lead: bool,
 ) -> mainstay_store::Result<(Vec<Result<Event>>, u64)> {
     if request.ways.is_empty() {
         let params = [after as i64, most as i64, limit as i64].map(Value::Int);
@@ -372,7 +427,8 @@ async fn look_at(
         return Ok((dense(rows, after, reached.min(most))?, reached.min(most)));
     }
     let mut positions = BTreeSet::new();
-    for groups in &request.ways {
+    let lead = request.lead().filter(|_| by_lead).map(|term| [Groups::default().and(vec![term])]);
+    for groups in lead.as_ref().map_or(&request.ways[..], |lead| lead) {
         positions.extend(index::ascending(tx, &request.view, groups, after, most, limit).await?);
     }
     // An id that was made for its event is not in the index: it holds the position itself.

@@ -8,7 +8,7 @@ use crate::{Result, Tx};
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The future of an [`Epilogue`].
 pub type Ending = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
@@ -25,24 +25,41 @@ pub type AfterCommit = Arc<dyn Fn() + Send + Sync>;
 
 /// The epilogues of one transaction.
 #[derive(Clone, Default)]
-pub(crate) struct Epilogues(Arc<Mutex<Vec<Arc<dyn Epilogue>>>>);
+pub(crate) struct Epilogues(Arc<Mutex<List>>);
+
+#[derive(Default)]
+struct List {
+    all: Vec<Arc<dyn Epilogue>>,
+    /// How often something was added, perhaps to one that was there.
+    additions: u64,
+}
+
+impl List {
+    fn find<E: Epilogue>(&self) -> Option<Arc<E>> {
+        self.all.iter().find_map(|one| {
+            let any: Arc<dyn Any + Send + Sync> = one.clone();
+            any.downcast::<E>().ok()
+        })
+    }
+}
 
 impl Epilogues {
     fn get_or_add<E: Epilogue>(&self, make: impl FnOnce() -> E) -> Arc<E> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = all.iter().find_map(|one| {
-            let any: Arc<dyn Any + Send + Sync> = one.clone();
-            any.downcast::<E>().ok()
-        });
-        found.unwrap_or_else(|| {
+        let mut list = self.list();
+        list.additions += 1;
+        list.find().unwrap_or_else(|| {
             let made = Arc::new(make());
-            all.push(made.clone());
+            list.all.push(made.clone());
             made
         })
     }
 
     fn take(&self) -> Vec<Arc<dyn Epilogue>> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.list().all)
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,9 +75,27 @@ impl Tx {
         self.epilogues.get_or_add(make)
     }
 
+    /// The `E` that concludes this transaction, if there is one already.
+    pub fn find_epilogue<E: Epilogue>(&self) -> Option<Arc<E>> {
+        self.epilogues.list().find()
+    }
+
+    /// How much there is to take back so far: statements that may have written, and what was left for the end. While it
+    /// stays the same, nothing came of what was done in between. A SELECT reads, if it calls no function of the author's.
+    pub fn marks(&self) -> u64 {
+        let writes = match &self.link {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => handle.writes(),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(handle) => handle.writes(),
+        };
+        writes + self.epilogues.list().additions
+    }
+
     /// Calls `hook` on this node once the transaction has committed, before its caller or anybody else hears of it.
     /// It must be quick and may not fail: the next transaction waits for it.
     pub fn after_commit(&self, hook: AfterCommit) -> Result<()> {
+        self.epilogues.list().additions += 1;
         match &self.link {
             #[cfg(feature = "sqlite")]
             Link::Sqlite(handle) => handle.after_commit(hook),

@@ -43,6 +43,47 @@ const REFUSED: &[&str] = &[
     "VACUUM",
 ];
 
+/// What may stand before a parenthesis in a statement that only reads.
+const READING: [&str; 37] = [
+    "ABS",
+    "ALL",
+    "AND",
+    "ANY",
+    "ARRAY",
+    "AS",
+    "AVG",
+    "BY",
+    "CAST",
+    "COALESCE",
+    "COUNT",
+    "EXCEPT",
+    "EXISTS",
+    "FILTER",
+    "FROM",
+    "IN",
+    "INTERSECT",
+    "JOIN",
+    "LENGTH",
+    "LIMIT",
+    "LOWER",
+    "MAINSTAY_NOW",
+    "MAX",
+    "MIN",
+    "NOT",
+    "NULLIF",
+    "ON",
+    "OR",
+    "OVER",
+    "ROUND",
+    "ROW_NUMBER",
+    "SELECT",
+    "SUBSTR",
+    "SUM",
+    "UNION",
+    "UPPER",
+    "WHERE",
+];
+
 /// A statement that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
@@ -52,6 +93,9 @@ pub(crate) struct Statement {
     pub(crate) sqlite_text: String,
     /// Whether it changes rows, so that asking how many makes sense.
     pub(crate) changes_rows: bool,
+    /// Whether it may leave something behind: all but a SELECT that calls nothing but what is known to read.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite knows it of every statement"))]
+    pub(crate) may_write: bool,
     /// The highest `n`.
     parameters: u32,
 }
@@ -82,6 +126,7 @@ impl Statement {
             Some(_) => Ok(Self {
                 text: text.to_owned(),
                 changes_rows: scan.changes_rows.unwrap_or(false),
+                may_write: first != Some("SELECT") || scan.calls_unknown,
                 parameters: scan.parameters,
                 sqlite_text: scan.rewritten,
             }),
@@ -150,6 +195,8 @@ struct Scan<'a> {
     depth: u32,
     /// Whether the verb of the statement, outside of all parentheses, is one that changes rows.
     changes_rows: Option<bool>,
+    /// Whether it calls a function that is not known to read only, or selects into a table.
+    calls_unknown: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -165,6 +212,7 @@ impl<'a> Scan<'a> {
             between_statements: true,
             depth: 0,
             changes_rows: None,
+            calls_unknown: false,
         }
     }
 
@@ -214,7 +262,9 @@ impl<'a> Scan<'a> {
     }
 
     fn word(&mut self, word: &str) {
+        let is_called = self.rest()[word.len()..].trim_start().starts_with('(');
         let word = word.to_uppercase();
+        self.calls_unknown |= word == "INTO" || is_called && !READING.contains(&word.as_str());
         if self.depth == 0 && self.changes_rows.is_none() {
             self.changes_rows = match word.as_str() {
                 "INSERT" | "UPDATE" | "DELETE" | "REPLACE" => Some(true),
@@ -372,6 +422,22 @@ mod tests {
             ("EXPLAIN DELETE FROM a", false),
         ] {
             assert_eq!(Statement::parse(text).unwrap().changes_rows, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn knows_what_may_leave_something_behind() {
+        for (text, expected) in [
+            ("SELECT max(position), count(*) FROM a WHERE (b = 1) AND c IN (SELECT 1)", false),
+            ("select * from a where id = $1 for update", false),
+            ("SELECT nextval('a')", true),
+            ("SELECT our_function ($1)", true),
+            ("SELECT * INTO b FROM a", true),
+            ("WITH x AS (DELETE FROM a RETURNING id) SELECT * FROM x", true),
+            ("INSERT INTO a VALUES (1)", true),
+            ("VALUES (1)", true),
+        ] {
+            assert_eq!(Statement::parse(text).unwrap().may_write, expected, "{text}");
         }
     }
 

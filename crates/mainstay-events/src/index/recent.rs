@@ -169,6 +169,11 @@ impl View {
         Self { merged: i64::MAX as u64, head: i64::MAX as u64, segments: Vec::new() }
     }
 
+    /// Whether everything is.
+    pub(crate) fn is_table(&self) -> bool {
+        self.merged == i64::MAX as u64
+    }
+
     /// The newest position of a term in `(after, most]`.
     pub(super) fn newest(&self, term: i64, after: u64, most: u64) -> Option<u64> {
         self.segments.iter().rev().find_map(|segment| {

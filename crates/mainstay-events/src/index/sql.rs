@@ -54,3 +54,15 @@ pub(crate) async fn rows_at(tx: &Tx, positions: &[u64]) -> Result<Vec<Row>> {
     let values: Vec<Value> = positions.iter().map(|position| Value::Int(*position as i64)).collect();
     EVENTS_AT.query(tx, &values).await
 }
+
+/// For each place an event by its key, whatever the planner believes of the tables.
+const EVENTS_OF: &str = "SELECT place.position, event.header, event.payload FROM unnest(ARRAY(SELECT position \
+     FROM mainstay_event_terms WHERE term = $1 AND position > $2 ORDER BY position LIMIT $3)) AS place (position) \
+     LEFT JOIN LATERAL (SELECT header, payload FROM mainstay_events WHERE position = place.position OFFSET 0) AS event \
+     ON TRUE ORDER BY place.position";
+
+/// The first events after `after` that have a term, in order, in one statement; nothing but the position of one that is
+/// not there. Only where everything is in the table, which is on PostgreSQL.
+pub(crate) async fn rows_of(tx: &Tx, term: i64, after: u64, limit: usize) -> Result<Vec<Row>> {
+    tx.query(EVENTS_OF, &[term, after as i64, limit as i64].map(Value::Int)).await
+}

@@ -2,6 +2,7 @@
 
 use super::boundary::Boundary;
 use super::codec::DomainEvent;
+use super::outcome::CommandResult;
 use super::snapshots::Snapshots;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -166,7 +167,21 @@ impl From<Rejection> for mainstay_store::Error {
     }
 }
 
+impl TryFrom<mainstay_store::Error> for Rejection {
+    type Error = mainstay_store::Error;
+
+    /// The rejection that a handler failed with, if it was one.
+    fn try_from(error: mainstay_store::Error) -> Result<Self, mainstay_store::Error> {
+        let mainstay_store::Error::Application(reason) = error else { return Err(error) };
+        reason.downcast().map(|rejection| *rejection).map_err(mainstay_store::Error::Application)
+    }
+}
+
 impl Rejection {
+    pub(super) fn into_result(self) -> CommandResult {
+        CommandResult::rejected(self.code, self.reason, self.context)
+    }
+
     /// A rejection without context.
     pub fn new(code: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { code: code.into(), reason: reason.into(), context: None }

@@ -1,10 +1,11 @@
 //! From a command to what comes of it.
 //!
 //! Who is known already is answered with what came of it before. Then the pipeline, outside of any transaction. Then one
-//! transaction: the handler, the author's rows, the command's row, the work it starts, and at its very end its events. A
-//! rejected command's transaction is rolled back, and its row written by another one: nothing but that row remains of it.
+//! transaction, alone or in `company`: the handler, the author's rows, the command's row, the work it starts, and at its very
+//! end its events. When a command is rejected, what its handler wrote is rolled back: nothing but its row remains of it.
 
 use super::command::{Command, Issued};
+use super::company::{Company, Seated};
 use super::decider::{Decision, Rejection};
 use super::handlers::{Commands, Handler};
 use super::handling::Handling;
@@ -17,7 +18,7 @@ use mainstay_events::{Append, AppendedEvent, Log, Receipt};
 use mainstay_store::Tx;
 use mainstay_work::Work;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a command that may be decided anew at once is, before its caller hears of the conflict.
 const DECIDED_AT_ONCE: u32 = 5;
@@ -39,6 +40,7 @@ pub(super) struct Shared {
     commands: Commands,
     ids: Ids,
     jitter: RwLock<Jitter>,
+    company: Company,
 }
 
 /// What came of one try to decide.
@@ -59,7 +61,8 @@ impl Dispatcher {
         if commands.types().next().is_some() {
             retry::declare(&work).await?;
         }
-        let shared = Arc::new(Shared { log, work, commands, ids, jitter });
+        let company = Company::new(log.store().is_shared());
+        let shared = Arc::new(Shared { log, work, commands, ids, jitter, company });
         shared.commands.carried_out_by(&shared)?;
         Ok(Self(shared))
     }
@@ -93,9 +96,10 @@ impl Dispatcher {
             None => match shared.decide(&issued).await {
                 Ok(outcome) => dispatched(&issued, outcome),
                 // Somebody else dispatched it at the same time, or nobody heard of the commit.
-                Err(error) if error.may_be_decided() => match shared.find(&issued.command_id).await? {
-                    Some(record) => shared.known(&issued, record).await?,
-                    None => return Err(error),
+                Err(error) if error.may_be_decided() => match shared.find(&issued.command_id).await {
+                    Ok(Some(record)) => shared.known(&issued, record).await?,
+                    // Who cannot look knows no more than before.
+                    Ok(None) | Err(_) => return Err(error),
                 },
                 Err(error) => return Err(error),
             },
@@ -150,6 +154,16 @@ impl Shared {
         &self.work
     }
 
+    pub(super) fn company(&self) -> &Company {
+        &self.company
+    }
+
+    /// The database's time: nodes may differ. The process that owns a SQLite file is the database.
+    pub(super) async fn now_ms(&self, tx: &Tx) -> mainstay_store::Result<i64> {
+        let store = self.log.store();
+        if store.is_shared() { tx.now_ms().await } else { Ok(store.clock().now_ms()) }
+    }
+
     pub(super) fn jitter(&self) -> f64 {
         let jitter = self.jitter.read().unwrap_or_else(PoisonError::into_inner).clone();
         jitter()
@@ -199,18 +213,22 @@ impl Shared {
         })
     }
 
-    /// Decides, at once as often as that helps, and later if it does not.
+    /// Decides, with others if there are any; alone at once as often as that helps, and later if it does not.
     pub(super) async fn decide(self: &Arc<Self>, issued: &Arc<Issued>) -> Result<Outcome> {
         let handler = self.commands.handler(&issued.command_type)?;
+        let mut _here = None;
+        if issued.attempt == 0 {
+            let (answer, here) = self.decide_in_company(handler, issued).await;
+            _here = Some(here);
+            if let Some((result, receipt)) = answer.told()? {
+                return Ok(outcome(result, receipt));
+            }
+        }
         let mut left = DECIDED_AT_ONCE;
         loop {
             left -= 1;
             match self.attempt(handler, issued).await? {
-                Tried::Decided(result, receipt) => {
-                    let appended = receipt.as_ref().and_then(Receipt::get);
-                    let events = appended.map(|appended| appended.events.clone());
-                    return Ok(result.outcome(events.unwrap_or_default()));
-                }
+                Tried::Decided(result, receipt) => return Ok(outcome(result, receipt)),
                 Tried::Overtaken(overtaken, _) if issued.retry.is_some() => {
                     let result = self.defer(issued, overtaken).await?.ok_or(Error::Late)?;
                     return Ok(result.outcome(Vec::new()));
@@ -233,17 +251,12 @@ impl Shared {
             Ok((result, receipt)) => return Ok(Tried::Decided(result, receipt)),
             Err(error) => error,
         };
-        let error = match error {
-            mainstay_store::Error::Application(reason) => match reason.downcast::<Rejection>() {
-                Ok(rejection) => {
-                    let Rejection { code, reason, context } = *rejection;
-                    let rejected = CommandResult::rejected(code, reason, context);
-                    let result = self.conclude(issued, rejected).await?.ok_or(Error::Late)?;
-                    return Ok(Tried::Decided(result, None));
-                }
-                Err(other) => mainstay_store::Error::Application(other),
-            },
-            other => other,
+        let error = match Rejection::try_from(error) {
+            Ok(rejection) => {
+                let result = self.conclude(issued, rejection.into_result()).await?.ok_or(Error::Late)?;
+                return Ok(Tried::Decided(result, None));
+            }
+            Err(error) => error,
         };
         let error = Error::from_handler(error);
         let Some(current) = overtaken_at(&error) else { return Err(error) };
@@ -262,6 +275,21 @@ impl Shared {
         issued: Arc<Issued>,
         boundary: Arc<OnceLock<String>>,
     ) -> mainstay_store::Result<(CommandResult, Option<Receipt>)> {
+        let now_ms = self.now_ms(&tx).await?;
+        let (result, receipt) = self.handle_in(tx.clone(), handler, issued.clone(), boundary, now_ms).await?;
+        self.end_in(&tx, &issued, State::Executed, &result).await?;
+        Ok((result, receipt))
+    }
+
+    /// Runs the handler, and leaves its events for the end of the transaction.
+    pub(super) async fn handle_in(
+        &self,
+        tx: Tx,
+        handler: &Handler,
+        issued: Arc<Issued>,
+        boundary: Arc<OnceLock<String>>,
+        now_ms: i64,
+    ) -> mainstay_store::Result<(CommandResult, Option<Receipt>)> {
         let log = match &issued.tenant_id {
             Some(tenant) => self.log.for_tenant(tenant),
             None => self.log.clone(),
@@ -269,27 +297,30 @@ impl Shared {
         if let Some(scope) = &issued.scope {
             log.expect_scope_in(&tx, scope).await?;
         }
-        // The database's time: nodes may differ. The process that owns a SQLite file is the database.
-        let now_ms = if log.store().is_shared() { tx.now_ms().await? } else { log.store().clock().now_ms() };
         let work = self.work.clone();
         let handling = Handling { tx, log, work, issued, now_ms, boundary, condition: Arc::default() };
-        let (data, reason, events) = match (handler.decide)(handling.clone()).await? {
+        let began = Instant::now();
+        let decision = (handler.decide)(handling.clone()).await;
+        handler.pace.note(began.elapsed());
+        let (data, reason, events) = match decision? {
             Decision::Success { data, events } => (Some(data), String::new(), events),
             Decision::Failed { reason, events } => (None, reason, events),
         };
         let events: Vec<_> = events.into_iter().map(|event| handling.stamp(event)).collect();
         let append = Append { condition: handling.condition(), ..Append::new(events) };
-        let Handling { tx, log, issued, .. } = handling;
+        let Handling { tx, log, .. } = handling;
         let receipt = match append.events.is_empty() {
             true => None,
-            false => Some(log.append_in(&tx, append)?),
+            false => {
+                Seated::note(&tx, &append.events);
+                Some(log.append_in(&tx, append)?)
+            }
         };
         let event_ids = receipt.as_ref().map(|receipt| receipt.event_ids().to_vec()).unwrap_or_default();
         let result = match data {
             Some(data) => CommandResult::success(data, event_ids),
             None => CommandResult::failed(reason, event_ids),
         };
-        self.end_in(&tx, &issued, State::Executed, &result).await?;
         Ok((result, receipt))
     }
 
@@ -337,6 +368,11 @@ fn overtaken_at(error: &Error) -> Option<u64> {
         mainstay_events::Error::ConditionFailed { witness, .. } => Some(witness.position),
         _ => None,
     }
+}
+
+fn outcome(result: CommandResult, receipt: Option<Receipt>) -> Outcome {
+    let appended = receipt.as_ref().and_then(Receipt::get);
+    result.outcome(appended.map(|appended| appended.events.clone()).unwrap_or_default())
 }
 
 fn dispatched(issued: &Issued, outcome: Outcome) -> Dispatched {

@@ -1,9 +1,10 @@
 //! The state that a decision rests on, read from the log inside of the transaction that decides.
 
 use super::codec::{decode, encode};
+use super::company::Seated;
 use super::decider::{Decided, Decider, Moment};
 use super::snapshots::Kept;
-use crate::Result;
+use crate::{Error, Result};
 use mainstay_events::{Condition, Log, MAX_PAGE, NewEvent, Query, Selection};
 use mainstay_store::Tx;
 
@@ -32,6 +33,9 @@ pub struct Considered<T> {
 /// Folds the events of `query`, page after page, inside of a transaction. What is appended in the same transaction on the
 /// condition that none of them came after [`Folded::head`] rests on exactly this state.
 pub async fn fold_in<D: Decider>(tx: &Tx, log: &Log, decider: &D, query: &Query) -> Result<Folded<D::State>> {
+    if Seated::concern(tx, query) {
+        return Err(Error::Late);
+    }
     let kept = decider.snapshots().map(|how| Kept::new(how, log, query));
     let begin = match &kept {
         Some(kept) => kept.load(tx).await?,

@@ -2,6 +2,7 @@
 
 use super::MAX_VALUE_BYTES;
 use super::command::name;
+use super::company::Pace;
 use super::decider::{Decider, Decision};
 use super::dispatch::Shared;
 use super::fold::decide_in;
@@ -34,6 +35,8 @@ pub(super) struct Handler {
     pub(super) decide: Arc<Decide>,
     /// Whether a payload is of the type that the handler takes.
     pub(super) check: Arc<Check>,
+    /// How long it usually takes.
+    pub(super) pace: Arc<Pace>,
 }
 
 /// The commands that a node can decide about, and what they pass before that.
@@ -119,7 +122,7 @@ impl Commands {
             })
         };
         let check = Arc::new(move |name: &str, payload: &RawValue| read(name, payload).map(drop));
-        self.handlers.insert(command_type, Handler { decide: Arc::new(body), check });
+        self.handlers.insert(command_type, Handler { decide: Arc::new(body), check, pace: Arc::default() });
     }
 
     /// Puts something before every command.

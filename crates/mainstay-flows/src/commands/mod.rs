@@ -17,6 +17,7 @@
 mod boundary;
 mod codec;
 mod command;
+mod company;
 mod decider;
 mod dispatch;
 mod fold;

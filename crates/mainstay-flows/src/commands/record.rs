@@ -2,8 +2,10 @@
 
 use super::command::Issued;
 use super::outcome::{CommandResult, Outcome};
-use mainstay_store::{Row, Topic, Tx, params};
+use mainstay_store::Column::{Int, Text};
+use mainstay_store::{Bulk, Row, Topic, Tx, Value, params};
 use serde::{Deserialize, Serialize};
+use std::sync::{Arc, LazyLock};
 
 /// How long a command is kept.
 const KEPT_MS: i64 = 7 * 86_400_000;
@@ -100,6 +102,38 @@ const PRUNE: &str = "DELETE FROM mainstay_commands WHERE command_id IN (SELECT c
 /// What is woken when a command that was deferred has ended.
 pub(super) fn topic() -> Topic {
     Topic::new("mainstay.commands").expect("a constant that fits")
+}
+
+static INSERT_ALL: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::insert(
+        "INSERT INTO mainstay_commands (command_id, command_type, correlation_id, state, attempt, created_at, executed_at, \
+         expires_at, command, result) VALUES {rows} ON CONFLICT (command_id) DO NOTHING",
+        &[Text, Text, Text, Int, Int, Int, Int, Int, Text, Text],
+    )
+});
+
+/// Writes commands down that were decided, unless they were known; how many were not.
+pub(super) async fn insert_all(
+    tx: &Tx,
+    ended: &[(&Arc<Issued>, State, CommandResult)],
+    now_ms: i64,
+) -> mainstay_store::Result<u64> {
+    let mut values = Vec::with_capacity(ended.len() * 10);
+    for (issued, state, result) in ended {
+        values.extend([
+            Value::from(&issued.command_id),
+            Value::from(&issued.command_type),
+            Value::from(&issued.correlation_id),
+            Value::Int(state.number()),
+            Value::Int(i64::from(issued.attempt)),
+            Value::Int(now_ms),
+            Value::Int(now_ms),
+            Value::Int(now_ms.saturating_add(KEPT_MS)),
+            Value::Text(json(issued.as_ref())?),
+            Value::Text(json(result)?),
+        ]);
+    }
+    if values.is_empty() { Ok(0) } else { INSERT_ALL.execute(tx, &values).await }
 }
 
 /// Writes a command down that was not known; whether it was not.

@@ -52,6 +52,8 @@ struct State {
     /// Whether BEGIN was sent, or there is none to send.
     has_begun: bool,
     outstanding: usize,
+    /// How many statements that may have changed something were begun.
+    writes: u64,
     is_left_running: bool,
     failure: Option<Failed>,
     wakes: BTreeSet<Topic>,
@@ -101,6 +103,7 @@ impl Handle {
             link: Some(link),
             has_begun: begin.is_none(),
             outstanding: 0,
+            writes: 0,
             is_left_running: false,
             failure: None,
             wakes: BTreeSet::new(),
@@ -174,11 +177,16 @@ impl Handle {
         self.state().intact()
     }
 
+    pub(crate) fn writes(&self) -> u64 {
+        self.state().writes
+    }
+
     async fn operate<P: AsRef<[Value]>>(&self, sql: &str, rows: &[P], wanted: Yield) -> Result<Done> {
         let mut operation = self.start()?;
         let link = operation.link.clone();
         let result = async {
             let statement = self.0.statements.get(sql)?;
+            self.state().writes += u64::from(statement.may_write);
             rows.iter().try_for_each(|params| match wanted {
                 Yield::CountByColumn => statement.check_columns(params.as_ref()),
                 Yield::Rows | Yield::Count => statement.check(params.as_ref()),

@@ -37,8 +37,8 @@ struct Current {
     failure: Option<String>,
     /// Whether it was stopped because its time was up.
     is_late: bool,
-    /// Whether a statement that may have changed something was begun.
-    has_written: bool,
+    /// How many statements that may have changed something were begun.
+    writes: u64,
     wakes: Vec<Topic>,
     after_commit: Vec<AfterCommit>,
 }
@@ -158,7 +158,7 @@ impl Session {
             mode,
             failure: None,
             is_late: false,
-            has_written: false,
+            writes: 0,
             wakes: Vec::new(),
             after_commit: Vec::new(),
         });
@@ -183,7 +183,7 @@ impl Session {
         current.map_or_else(End::default, |current| End {
             failure: current.failure,
             is_late: current.is_late,
-            has_written: current.has_written,
+            has_written: current.writes > 0,
             wakes: current.wakes,
             after_commit: current.after_commit,
         })
@@ -282,6 +282,12 @@ impl Handle {
         self.session.lock().mode_of(self.ticket).map(drop)
     }
 
+    pub(crate) fn writes(&self) -> u64 {
+        let connection = self.session.lock();
+        let current = connection.current.as_ref().filter(|current| current.ticket == self.ticket);
+        current.map_or(0, |current| current.writes)
+    }
+
     /// Nothing for a read: readers count by themselves, and what one is part of says nothing about the writer.
     pub(crate) fn serial(&self) -> Option<u64> {
         let connection = self.session.lock();
@@ -372,7 +378,7 @@ impl Connection {
     /// Also when the statement failed: `OR FAIL` keeps what it did before it failed.
     fn mark_written(&mut self, has_written: bool) {
         if let Some(current) = &mut self.current {
-            current.has_written |= has_written;
+            current.writes += u64::from(has_written);
         }
     }
 

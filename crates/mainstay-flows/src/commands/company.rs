@@ -1,0 +1,392 @@
+//! Commands that come at the same time are decided in one transaction.
+//!
+//! A command that comes alone has a transaction to itself, on its caller's task. Where several come, they queue, and are
+//! decided one after another in one transaction, as many as wait when its turn comes: one lock of the log, one statement
+//! for all events, one for all items of work, one commit. So they are the cheaper the more there are, and none waits for a
+//! timer.
+//!
+//! Nobody may notice. A handler finds what those before it have written, as if they had been committed; what is not
+//! written before the end are their events, so a decision that rests on such an event is left for the next transaction.
+//! Who is rejected and has written nothing is recorded with the others. When anything else goes wrong, all of it is taken
+//! back and everybody is decided alone; commands that come then stay alone for a while, since more of it is likely.
+
+use super::command::Issued;
+use super::decider::Rejection;
+use super::dispatch::Shared;
+use super::handlers::Handler;
+use super::outcome::CommandResult;
+use super::record::{self, State};
+use crate::error::{Error, Result};
+use mainstay_core::query::Query;
+use mainstay_events::{NewEvent, Receipt};
+use mainstay_store::{Ending, Epilogue, Tx};
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, oneshot};
+use tracing::Instrument;
+
+/// Most commands of a transaction: beyond this its cost is spread thin already, and all wait for the last.
+const MAX_COMMANDS: usize = 64;
+/// How long handlers may take together; who has not had a turn by then has it in the next transaction.
+const MAX_DECIDING: Duration = Duration::from_millis(10);
+/// Handlers that take longer are decided side by side where the database can do that.
+const SLOW: Duration = Duration::from_millis(2);
+/// How long a transaction may take: one that waits for somebody's lock shall not keep the others waiting.
+const LIMIT: Duration = Duration::from_millis(500);
+/// How many commands are decided alone after company did not go well.
+const ALONE_AFTER: u32 = 256;
+/// So few at once are better off alone where one writer commits them together anyway.
+const FEW_EMBEDDED: usize = 4;
+/// How many transactions there are at once where several can be: while one is being committed, the next is decided.
+const SHARED_TURNS: usize = 2;
+/// How often those who come are waited for, as long as more do: who was answered often comes again at once.
+const MAX_YIELDS: usize = 8;
+
+/// Who waits to be decided in company.
+pub(super) struct Company {
+    queue: Mutex<Queue>,
+    /// Commands that are being decided.
+    under_way: AtomicUsize,
+    /// How many more are decided alone.
+    alone: AtomicU32,
+    turns: Semaphore,
+    few: usize,
+    /// Whether each transaction needs a turn; where there is one writer, that is the turn.
+    is_shared: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Whether a transaction is on its way to take them up.
+    is_attended: bool,
+}
+
+struct Waiting {
+    member: Member,
+    reply: oneshot::Sender<Answer>,
+}
+
+/// A command in company, with the span that it came in.
+#[derive(Clone)]
+struct Member {
+    handler: Handler,
+    issued: Arc<Issued>,
+    span: tracing::Span,
+}
+
+/// What came of deciding in company.
+pub(super) enum Answer {
+    /// It is decided.
+    Decided(CommandResult, Option<Receipt>),
+    /// It is not, and should be tried alone.
+    Alone,
+    /// Nobody can be decided now, or whether it is decided is not known.
+    Failed(Error),
+    /// It rests on what another one of the same transaction decides.
+    Next,
+}
+
+/// Those of one transaction.
+struct Ride {
+    members: Vec<Member>,
+    replies: Mutex<Vec<oneshot::Sender<Answer>>>,
+}
+
+impl Company {
+    pub(super) fn new(is_shared: bool) -> Self {
+        Self {
+            queue: Mutex::default(),
+            under_way: AtomicUsize::new(0),
+            alone: AtomicU32::new(0),
+            turns: Semaphore::new(SHARED_TURNS),
+            few: if is_shared { 1 } else { FEW_EMBEDDED },
+            is_shared,
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether one more had better be decided with others.
+    fn is_worth_it(&self, others: usize) -> bool {
+        let is_less = |left: u32| left.checked_sub(1);
+        others >= self.few && self.alone.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_less).is_err()
+    }
+}
+
+/// Counts a command as being decided.
+pub(super) struct UnderWay<'a>(&'a Company);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    /// Decides a command for the first time, together with those that come at the same time.
+    pub(super) async fn decide_in_company(
+        self: &Arc<Self>,
+        handler: &Handler,
+        issued: &Arc<Issued>,
+    ) -> (Answer, UnderWay<'_>) {
+        let company = self.company();
+        let others = company.under_way.fetch_add(1, Ordering::Relaxed);
+        let here = UnderWay(company);
+        let is_slow = company.is_shared && handler.pace.usual() > SLOW;
+        if is_slow || !company.is_worth_it(others) {
+            return (Answer::Alone, here);
+        }
+        let (reply, answer) = oneshot::channel();
+        let is_first = {
+            let mut queue = company.queue();
+            let (handler, issued) = (handler.clone(), issued.clone());
+            let member = Member { handler, issued, span: tracing::Span::current() };
+            queue.waiting.push_back(Waiting { member, reply });
+            !std::mem::replace(&mut queue.is_attended, true)
+        };
+        if is_first {
+            tokio::spawn(self.clone().ride());
+        }
+        let gone = || mainstay_store::Error::CommitUnknown("the runtime went away".to_owned());
+        (answer.await.unwrap_or_else(|_| Answer::Failed(gone().into())), here)
+    }
+
+    /// One transaction. It takes up who waits when its turn comes, and from then on there may be a next one.
+    async fn ride(self: Arc<Self>) {
+        let mut watch = Watch { company: self.company(), is_over: false };
+        let _turn = match self.company().is_shared {
+            true => self.company().turns.acquire().await.ok(),
+            false => None,
+        };
+        self.gather().await;
+        let ride = Arc::new(OnceLock::new());
+        let run = async |tx: Tx, (shared, ride): (Arc<Self>, Arc<OnceLock<Ride>>)| {
+            let ride = ride.get_or_init(|| shared.board());
+            shared.decide_all(&tx, &ride.members).await
+        };
+        let store = self.log().store().with_time_limit(LIMIT);
+        let done = store.transact_with((self.clone(), ride.clone()), run).await;
+        // A transaction that was refused before its turn takes its passengers along all the same.
+        let ride = ride.get_or_init(|| self.board());
+        watch.is_over = true;
+        let answers = match done {
+            Ok(answers) => answers,
+            Err(error) => self.judge(ride.members.len(), error),
+        };
+        self.reply(ride, answers);
+    }
+
+    /// Waits for those who are about to come.
+    async fn gather(&self) {
+        let mut waiting = 0;
+        for _ in 0..MAX_YIELDS {
+            let count = self.company().queue().waiting.len();
+            if count >= MAX_COMMANDS || count == waiting {
+                break;
+            }
+            waiting = count;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn board(self: &Arc<Self>) -> Ride {
+        let (mut members, mut replies, mut held_back) = (Vec::new(), Vec::new(), VecDeque::new());
+        let mut queue = self.company().queue();
+        {
+            let taken: Vec<Waiting> = std::mem::take(&mut queue.waiting).into();
+            let mut taken = taken.into_iter();
+            let mut seen = HashSet::new();
+            while members.len() < MAX_COMMANDS
+                && let Some(Waiting { member, reply }) = taken.next()
+            {
+                let issued = &member.issued;
+                // Two that say the same, or move the same scope on, cannot both be first.
+                let is_alike = !seen.insert(issued.command_id.clone())
+                    || issued.scope.as_ref().is_some_and(|scope| !seen.insert(format!("\0{}", scope.key)));
+                if is_alike {
+                    held_back.push_back(Waiting { member, reply });
+                } else if !reply.is_closed() {
+                    members.push(member);
+                    replies.push(reply);
+                }
+            }
+            held_back.extend(taken);
+        }
+        queue.waiting = held_back;
+        queue.is_attended = !queue.waiting.is_empty();
+        if queue.is_attended {
+            tokio::spawn(self.clone().ride());
+        }
+        Ride { members, replies: Mutex::new(replies) }
+    }
+
+    /// Decides commands one after another; the answers of those that were reached.
+    async fn decide_all(
+        self: &Arc<Self>,
+        tx: &Tx,
+        members: &[Member],
+    ) -> mainstay_store::Result<Vec<Answer>> {
+        let began = Instant::now();
+        let now_ms = self.now_ms(tx).await?;
+        let seated = tx.epilogue(Seated::default);
+        let mut answers = Vec::with_capacity(members.len());
+        let mut ended = Vec::with_capacity(members.len());
+        for Member { handler, issued, span } in members {
+            if began.elapsed() > MAX_DECIDING && !answers.is_empty() {
+                break;
+            }
+            let marks = tx.marks();
+            let boundary = Arc::default();
+            let handling = self.handle_in(tx.clone(), handler, issued.clone(), boundary, now_ms);
+            let error = match handling.instrument(span.clone()).await {
+                Ok((result, receipt)) => {
+                    ended.push((issued, State::Executed, result.clone()));
+                    answers.push(Answer::Decided(result, receipt));
+                    continue;
+                }
+                Err(error) => error,
+            };
+            // What was written cannot be taken back without taking back the others'.
+            if tx.marks() != marks || tx.intact().is_err() {
+                return Err(error);
+            }
+            answers.push(match Rejection::try_from(error) {
+                Ok(rejection) => {
+                    let result = rejection.into_result();
+                    ended.push((issued, State::Rejected, result.clone()));
+                    Answer::Decided(result, None)
+                }
+                Err(error) => match Error::from_handler(error) {
+                    Error::Late => Answer::Next,
+                    _ => Answer::Alone,
+                },
+            });
+        }
+        drop(seated);
+        if record::insert_all(tx, &ended, now_ms).await? != ended.len() as u64 {
+            return Err(Error::Late.into());
+        }
+        ended.iter().try_for_each(|(issued, _, result)| self.tell(tx, issued, result))?;
+        Ok(answers)
+    }
+
+    /// The answers of those whose transaction failed.
+    fn judge(&self, members: usize, error: mainstay_store::Error) -> Vec<Answer> {
+        use mainstay_store::Error as Store;
+        let is_for_all = matches!(
+            error,
+            Store::Busy { .. }
+                | Store::Unavailable(_)
+                | Store::CommitUnknown(_)
+                | Store::Closed
+                | Store::DiskFull(_)
+        );
+        if is_for_all {
+            let error = Error::from(error);
+            return (0..members).map(|_| Answer::Failed(error.clone())).collect();
+        }
+        if members > 1 {
+            self.company().alone.store(ALONE_AFTER, Ordering::Relaxed);
+        }
+        (0..members).map(|_| Answer::Alone).collect()
+    }
+
+    /// Answers; who was not reached, or waits for another one, is the first to be taken up by the next transaction.
+    fn reply(self: &Arc<Self>, ride: &Ride, answers: Vec<Answer>) {
+        let replies = std::mem::take(&mut *ride.replies.lock().unwrap_or_else(PoisonError::into_inner));
+        let answers = answers.into_iter().chain(std::iter::repeat_with(|| Answer::Next));
+        let mut again = Vec::new();
+        for ((member, reply), answer) in ride.members.iter().zip(replies).zip(answers) {
+            match answer {
+                Answer::Next => again.push(Waiting { member: member.clone(), reply }),
+                // Who went away meanwhile has no use for it.
+                answer => drop(reply.send(answer)),
+            }
+        }
+        if again.is_empty() {
+            return;
+        }
+        let mut queue = self.company().queue();
+        again.into_iter().rev().for_each(|waiting| queue.waiting.push_front(waiting));
+        if !std::mem::replace(&mut queue.is_attended, true) {
+            tokio::spawn(self.clone().ride());
+        }
+    }
+}
+
+/// The events of those who were decided before in the same transaction, which are in the log only at its end.
+#[derive(Default)]
+pub(super) struct Seated(Mutex<Vec<(String, Vec<String>)>>);
+
+impl Seated {
+    /// Notes events of a transaction that several commands share.
+    pub(super) fn note(tx: &Tx, events: &[NewEvent]) {
+        let Some(seated) = tx.find_epilogue::<Self>() else { return };
+        let events = events.iter().map(|event| (event.event_type.clone(), event.tags.clone()));
+        seated.0.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
+    }
+
+    /// Whether a decision that rests on `query` has to wait for the end of this transaction.
+    pub(super) fn concern(tx: &Tx, query: &Query) -> bool {
+        let Some(seated) = tx.find_epilogue::<Self>() else { return false };
+        let events = seated.0.lock().unwrap_or_else(PoisonError::into_inner);
+        events.iter().any(|(event_type, tags)| query.matches(event_type, tags))
+    }
+}
+
+impl Epilogue for Seated {
+    fn conclude(self: Arc<Self>, _: Tx) -> Ending {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// When a transaction is ended from outside, nobody may wait for it in vain, and the next command starts another.
+struct Watch<'a> {
+    company: &'a Company,
+    is_over: bool,
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut queue = self.company.queue();
+            queue.waiting.clear();
+            queue.is_attended = false;
+        }
+    }
+}
+
+/// How long a handler usually takes.
+#[derive(Default)]
+pub(super) struct Pace(AtomicU64);
+
+impl Pace {
+    /// Notes a run. Two at once may lose one of them, which is no harm to a mean.
+    pub(super) fn note(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).min(1 << 32);
+        self.0.store((self.0.load(Ordering::Relaxed) * 7 + took) / 8, Ordering::Relaxed);
+    }
+
+    fn usual(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// What a command that was decided in company comes to.
+pub(super) type Told = Result<Option<(CommandResult, Option<Receipt>)>>;
+
+impl Answer {
+    /// Nothing when it is still to be decided.
+    pub(super) fn told(self) -> Told {
+        match self {
+            Self::Decided(result, receipt) => Ok(Some((result, receipt))),
+            Self::Alone | Self::Next => Ok(None),
+            Self::Failed(error) => Err(error),
+        }
+    }
+}
