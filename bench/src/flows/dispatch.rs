@@ -18,7 +18,7 @@ const ROUNDS: usize = 3;
 /// Commands of a caller before anything is counted: connections are opened and statements prepared.
 const WARM_UP: u64 = 10;
 /// Halls that are filled for a turn: one for each command of those who fold.
-const HALLS_ON_SQLITE: u64 = CALLERS * (WARM_UP + 500);
+const HALLS_ON_SQLITE: u64 = CALLERS * (WARM_UP + 300);
 const HALLS_ON_POSTGRES: u64 = CALLERS * (WARM_UP + 50);
 
 /// Somebody who decides on halls.
@@ -67,7 +67,7 @@ type Takes = (Entry, u64);
 
 /// Those on SQLite, each in a file of its own.
 fn on_sqlite() -> Vec<Takes> {
-    vec![(mainstay::on_sqlite("bare append", true), 4_000), (mainstay::on_sqlite("mainstay", false), 500)]
+    vec![(mainstay::on_sqlite("bare append", true), 2_000), (mainstay::on_sqlite("mainstay", false), 300)]
 }
 
 /// Those on PostgreSQL, each in a database of its own.
