@@ -1,15 +1,19 @@
 //! Mainstay and its peers doing the same work in one run. [`USAGE`] says which work there is.
 
 mod events;
+mod flows;
 mod guards;
+mod peers;
 mod rounds;
 mod store;
+mod table;
 mod work;
 
 const USAGE: &str = "usage: mainstay-bench store [sqlite|postgres|long-read]
        mainstay-bench events [embedded|http|postgres|read|growth ...] [--seconds <n>]
        mainstay-bench work [postgres|sqlite|growth|delay|held ...] [--items <n>] [--seconds <n>, of held alone]
-       mainstay-bench guards [memory|redis|store|circuits|layer ...]";
+       mainstay-bench guards [memory|redis|store|circuits|layer ...]
+       mainstay-bench flows [dispatch|replay|visible ...]";
 
 /// As in the `mainstay` binary.
 #[global_allocator]
@@ -45,6 +49,7 @@ fn main() -> anyhow::Result<()> {
         ["events", ref contests @ ..] => runtime.block_on(events::run(contests)),
         ["work", ref contests @ ..] => runtime.block_on(work::run(contests)),
         ["guards", ref contests @ ..] => runtime.block_on(guards::run(contests)),
+        ["flows", ref contests @ ..] => runtime.block_on(flows::run(contests)),
         _ => anyhow::bail!(USAGE),
     }
 }

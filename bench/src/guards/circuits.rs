@@ -1,8 +1,8 @@
 //! What a closed circuit costs: the question before a call, and the word that it went well.
 
-use super::table::Table;
 use super::threads::side_by_side;
 use crate::rounds::{median, ratios, version};
+use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use failsafe::failure_policy::consecutive_failures;
 use failsafe::{Config, backoff};

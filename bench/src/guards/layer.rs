@@ -1,7 +1,7 @@
 //! What a rate limit adds to a request of axum, with budgets in memory that are those of addresses.
 
-use super::table::Table;
 use crate::rounds::{median, version};
+use crate::table::Table;
 use anyhow::{Result, ensure};
 use axum::Router;
 use axum::body::Body;

@@ -1,8 +1,8 @@
 //! Limiters in memory: what a decision costs with many keys and with one.
 
-use super::table::Table;
 use super::threads::side_by_side;
 use crate::rounds::{median, ratios, version};
+use crate::table::Table;
 use anyhow::{Result, ensure};
 use governor::clock::{QuantaClock, QuantaUpkeepClock};
 use governor::{Quota, RateLimiter};

@@ -10,7 +10,6 @@
 //! | `probes` | how many calls get through a circuit that is half open |
 //! | `layer` | what a rate limit adds to a request |
 //! | `threads` | the same work on several threads at once |
-//! | `table` | tables as Markdown |
 //!
 //! Contenders take turns; each is compared with all that stand before it, so Mainstay's come last.
 
@@ -21,7 +20,6 @@ mod probes;
 mod redis;
 pub mod resident;
 mod store;
-mod table;
 mod threads;
 
 use anyhow::{Result, bail};

@@ -1,8 +1,8 @@
 //! How many of those who call at once get through a circuit that is half open, before the first of them has an answer.
 
 use super::circuits::open;
-use super::table::Table;
 use crate::rounds::version;
+use crate::table::Table;
 use anyhow::Result;
 use failsafe::failure_policy::consecutive_failures;
 use failsafe::{CircuitBreaker, Config, backoff};

@@ -1,7 +1,7 @@
 //! What limiters in memory hold after ten million keys, each in a process of its own.
 
-use super::table::Table;
 use crate::rounds::version;
+use crate::table::Table;
 use anyhow::{Context, Result, bail, ensure};
 use governor::{Quota, RateLimiter};
 use mainstay_guards::limits::{Policy, memory};

@@ -1,7 +1,7 @@
 //! Named limits in a store: one key that everybody wants.
 
-use super::table::Table;
 use crate::rounds::{SyncTimes, median, on_postgres};
+use crate::table::Table;
 use anyhow::{Result, ensure};
 use mainstay_cli::bench::load::{Load, Outcome};
 use mainstay_guards::limits::store::{COMPONENT, Limits};

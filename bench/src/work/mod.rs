@@ -9,7 +9,7 @@
 //! | `growth` | what a claim costs when much waits, and when keys do |
 //! | `delay` | how long an item waits that a pool has time for |
 //! | `held` | what becomes of the pace while somebody holds a snapshot |
-//! | `peers` | queues in processes of their own, driven over JSON lines; their sides are in `bench/peers` |
+//! | `peers` | queues in processes of their own |
 //!
 //! A contender implements [`Contender`] and has an [`Entry`], which opens it on a database of its own. It takes part once
 //! its entry stands in `postgres::contenders` or `sqlite::contenders`. Each is compared with all that stand before it, so

@@ -3,8 +3,9 @@
 use crate::arguments::Global;
 use crate::bench::events::Reading;
 use crate::bench::load::{Load, Outcome};
+use crate::bench::replay::Measured;
 use crate::bench::table::Table;
-use crate::bench::{disk, events, limits, store, work};
+use crate::bench::{disk, events, limits, replay, store, work};
 use crate::config::{self, Place};
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
@@ -29,6 +30,7 @@ enum What {
     Events(EventsBench),
     Work(WorkBench),
     Limits(LimitsBench),
+    Replay(ReplayBench),
 }
 
 /// Measure transactions with two small inserts, by one caller and by many
@@ -78,6 +80,18 @@ struct LimitsBench {
     size: Size,
 }
 
+/// Measure how fast a read model with one row for each event is filled anew from the log
+///
+/// Appends events of 100 bytes and replays them, 2000 to a commit. Works on a temporary SQLite file in the current folder, so
+/// that it is this disk that is measured; or on the store given with --store, in whose log the events stay, as all events do,
+/// and where the projection mainstay.bench stays. No other replay may run there meanwhile.
+#[derive(Debug, Args)]
+struct ReplayBench {
+    /// How many events are appended and replayed
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    events: u32,
+}
+
 #[derive(Debug, Args)]
 struct Size {
     /// How many callers at once, one measurement each
@@ -111,6 +125,8 @@ struct Report {
     work: Option<Worked>,
     #[serde(skip_serializing_if = "Option::is_none")]
     in_memory_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay: Option<Replayed>,
 }
 
 #[derive(Serialize)]
@@ -133,6 +149,15 @@ struct Worked {
     worked_per_second: f64,
     start_p50_ms: f64,
     start_p99_ms: f64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Replayed {
+    events: u64,
+    rows: u64,
+    appended_per_second: f64,
+    replayed_per_second: f64,
 }
 
 #[derive(Serialize)]
@@ -162,6 +187,7 @@ impl Bench {
             What::Events(bench) => bench.run(&bed.store, report).await?,
             What::Limits(bench) => bench.run(&bed.store, report).await?,
             What::Work(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
+            What::Replay(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
         };
         Ok((report, Some(table)))
     }
@@ -177,6 +203,29 @@ impl WorkBench {
             worked_per_second: measured.worked_per_second(),
             start_p50_ms: measured.start_ms(0.5),
             start_p99_ms: measured.start_ms(0.99),
+        });
+        Ok(report)
+    }
+}
+
+impl ReplayBench {
+    async fn run(&self, opened: &Store, mut report: Report) -> Result<Report> {
+        if let Some(other) = replay::others(opened).await?.first() {
+            let (id, projection) = (&other.replay_id, &other.projection_name);
+            let told = format!("{id} of {projection} is {} on this store", other.status.as_str());
+            return Err(Error::Argument(format!("{told}; wait until it has ended, or use another store")));
+        }
+        let measured = replay::measure(opened, self.events as usize).await?;
+        if measured.rows != measured.events {
+            let Measured { events, rows, progress, .. } = &measured;
+            let why = progress.error.as_deref().unwrap_or("it did not end in time");
+            return Err(Error::Argument(format!("the replay wrote {rows} rows of {events} events: {why}")));
+        }
+        report.replay = Some(Replayed {
+            events: measured.events,
+            rows: measured.rows,
+            appended_per_second: measured.appended_per_second(),
+            replayed_per_second: measured.replayed_per_second(),
         });
         Ok(report)
     }
@@ -264,6 +313,7 @@ impl Bed {
             reading: None,
             work: None,
             in_memory_per_second: None,
+            replay: None,
         })
     }
 }
@@ -320,6 +370,9 @@ fn told(report: &Report) -> String {
     if let Some(worked) = &report.work {
         return told_of_work(worked);
     }
+    if let Some(replayed) = &report.replay {
+        return told_of_replay(replayed);
+    }
     if let Some(per_second) = report.in_memory_per_second {
         let keys = limits::KEYS;
         return format!("\nIn memory, {keys} keys, one thread: {per_second:.0} decisions per second\n");
@@ -336,6 +389,15 @@ fn told_of_work(worked: &Worked) -> String {
         "Enqueueing {items} items, {batch} at a time: {enqueued_per_second:.0} items per second\n\
          Working them, at most {at_once} at once: {worked_per_second:.0} items per second\n\
          Starting one, from the call that enqueues it: p50 {start_p50_ms:.3} ms, p99 {start_p99_ms:.3} ms\n"
+    )
+}
+
+fn told_of_replay(replayed: &Replayed) -> String {
+    let Replayed { events, rows, appended_per_second, replayed_per_second } = replayed;
+    let chunk = replay::CHUNK;
+    format!(
+        "Appending {events} events: {appended_per_second:.0} events per second\n\
+         Replaying them into {rows} rows, {chunk} to a commit: {replayed_per_second:.0} events per second\n"
     )
 }
 

@@ -68,6 +68,28 @@ fn limits_are_measured() {
 }
 
 #[test]
+fn a_replay_is_measured() {
+    let folder = Folder::new();
+    let report = folder.run("bench replay --events 2500 --json").json();
+    assert!(report["durability"].as_str().unwrap().contains("synchronous=FULL"), "{report}");
+    let replay = &report["replay"];
+    assert_eq!((&replay["events"], &replay["rows"]), (&2500.into(), &2500.into()), "{report}");
+    for figure in ["appendedPerSecond", "replayedPerSecond"] {
+        assert!(replay[figure].as_f64().unwrap() > 0.0, "{report}");
+    }
+    assert_eq!(folder.files(), [""; 0]);
+
+    // A second time on the same store: only its own events are replayed, and its table is gone again.
+    for _ in 0..2 {
+        let told = folder.run("bench replay --events 150 --store sqlite:mine.db").stdout;
+        assert!(told.contains("fsync on every commit"), "{told}");
+        assert!(told.contains("\nReplaying them into 150 rows, 2000 to a commit: "), "{told}");
+    }
+    let events = folder.run("events read --all --json --store sqlite:mine.db").stdout.lines().count();
+    assert_eq!(events, 300);
+}
+
+#[test]
 fn refuses_numbers_that_make_no_sense() {
     for arguments in [
         "bench store --callers 0",
@@ -76,6 +98,7 @@ fn refuses_numbers_that_make_no_sense() {
         "bench events --callers 0",
         "bench work --thousands 0",
         "bench work --starts 0",
+        "bench replay --events 0",
     ] {
         assert_eq!(Folder::new().run(arguments).code, 2, "{arguments}");
     }

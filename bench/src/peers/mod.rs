@@ -1,27 +1,22 @@
-//! Queues of others on PostgreSQL, each in a process of its own: a small program in `bench/peers` that takes a JSON line
-//! and answers with one, so that a queue in any language takes part.
+//! Peers in processes of their own: small programs in `bench/peers` that take a JSON line and answer with one, so that a
+//! peer in any language takes part.
 //!
 //! | file | what lives there |
 //! |---|---|
 //! | `npm` | installing and starting those for Node |
-//! | `cargo` | building the one in Rust, which cannot be a dependency of this program |
+//! | `cargo` | building those in Rust, which cannot be dependencies of this program |
 //!
-//! | we write | the peer answers |
-//! |---|---|
-//! | nothing yet | `{"about": "graphile-worker 0.18.0, … (Node 26.10.0)"}` |
-//! | `{"verb": "enqueue", "batches": 20, "size": 1000, "body": {…}}` | `{"count": 20000, "ms": 480.1}` |
-//! | `{"verb": "work"}` | the same, with the number of handlers that ran |
-//! | `{"verb": "left"}` | the same, with the number of items not completed |
-//!
-//! Anything that goes wrong is `{"error": "…"}`. A peer ends when its standard input does.
+//! A peer first says `{"about": "graphile-worker 0.18.0, … (Node 26.10.0)"}`. To `{"verb": "work"}` it answers
+//! `{"count": 20000, "ms": 480.1}`, or `{"error": "…"}` when anything goes wrong; which verbs it knows and what they count
+//! is said by the contest. It ends when its standard input does.
 
-mod cargo;
-mod npm;
+pub mod cargo;
+pub mod npm;
 
-use super::{Answer, BATCH, BODY, Contender, Entry};
+use crate::rounds::Answer;
 use anyhow::{Context, Result, bail};
 use mainstay_testkit::postgres::{Database, Private};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -34,44 +29,27 @@ use std::time::Instant;
 const LONGER: f64 = 1.02;
 const LONGER_MS: f64 = 10.0;
 
-/// Those that can be had here; for the others, a line says why not.
-pub async fn entries(server: &Arc<Private>) -> Result<Vec<Entry>> {
-    let known: [(&str, Preparation); 3] = [
-        ("graphile-worker (Node)", || npm::program("graphile-worker")),
-        ("pg-boss (Node)", || npm::program("pg-boss")),
-        ("graphile_worker (Rust)", || cargo::program("graphile-worker-rs")),
-    ];
-    let mut entries = Vec::new();
-    for (name, prepare) in known {
-        match tokio::task::spawn_blocking(prepare).await? {
-            Ok(program) => entries.push(entry(name, program, server)),
-            Err(reason) => println!("{name} is left out: {reason:#}"),
-        }
-    }
-    Ok(entries)
-}
-
 /// Installs or builds a peer if need be.
-type Preparation = fn() -> Result<Program>;
+pub type Preparation = fn() -> Result<Program>;
 
 /// What to start; the URL of its database comes last.
 #[derive(Clone)]
-struct Program {
+pub struct Program {
     path: PathBuf,
     arguments: Vec<OsString>,
 }
 
-fn entry(name: &'static str, program: Program, server: &Arc<Private>) -> Entry {
-    let server = server.clone();
-    Entry::new(name, move |_folder| {
-        let (server, program) = (server.clone(), program.clone());
-        let open = move || Peer::open(&program, server.database()?);
-        async move { Ok(Arc::new(tokio::task::spawn_blocking(open).await??) as _) }
-    })
+impl Program {
+    /// Starts it on a database of its own.
+    pub async fn open(&self, server: &Arc<Private>) -> Result<Peer> {
+        let (program, server) = (self.clone(), server.clone());
+        tokio::task::spawn_blocking(move || Peer::open(&program, server.database()?)).await?
+    }
 }
 
-struct Peer {
-    about: String,
+/// A peer that runs; dropping it ends it.
+pub struct Peer {
+    pub about: String,
     pipes: Arc<Mutex<Pipes>>,
     child: Child,
     _database: Database,
@@ -102,32 +80,10 @@ impl Peer {
     }
 
     /// One line, and the count in its answer.
-    fn ask(&self, request: Value) -> Answer<'_, u64> {
+    pub fn ask(&self, request: Value) -> Answer<'_, u64> {
         let pipes = self.pipes.clone();
         let ask = move || pipes.lock().unwrap_or_else(PoisonError::into_inner).ask(&request);
         Box::pin(async move { tokio::task::spawn_blocking(ask).await? })
-    }
-}
-
-impl Contender for Peer {
-    fn about(&self) -> String {
-        self.about.clone()
-    }
-
-    fn enqueue(&self, batches: u64) -> Answer<'_, ()> {
-        Box::pin(async move {
-            let body: Value = serde_json::from_str(BODY)?;
-            let request = json!({ "verb": "enqueue", "batches": batches, "size": BATCH, "body": body });
-            self.ask(request).await.map(drop)
-        })
-    }
-
-    fn work(&self) -> Answer<'_, u64> {
-        self.ask(json!({ "verb": "work" }))
-    }
-
-    fn left(&self) -> Answer<'_, u64> {
-        self.ask(json!({ "verb": "left" }))
     }
 }
 

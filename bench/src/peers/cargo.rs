@@ -1,4 +1,4 @@
-//! The peer in Rust. It is a workspace of its own, because sqlx and our rusqlite want different versions of the one library
+//! Peers in Rust. Each is a workspace of its own, because sqlx and our rusqlite want different versions of the one library
 //! that may be linked only once.
 
 use super::{Program, source, target};
