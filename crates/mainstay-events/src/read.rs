@@ -354,7 +354,7 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
         let look = usual_bytes.map_or(FIRST_LOOK, |usual| (MAX_BYTES - bytes) / usual.max(1) + 1);
         let look = look.min(request.limit - events.len());
         let (found, reached) = match ahead.take() {
-            Some(rows) => up_to(rows, FIRST_LOOK.min(request.limit), most)?,
+            Some(rows) => up_to(rows, FIRST_LOOK.min(request.limit), most),
             None => {
                 // What has the rarest term is mostly meant, and then asking for the other terms too only costs. Where it
                 // turns out otherwise, they are asked for.
@@ -376,16 +376,20 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
     Ok((events, head, (after < most).then_some(after), epoch))
 }
 
+/// Events by their positions; nothing of one that is not there.
+type Rows = Vec<(u64, Option<Row>)>;
+
 /// The bounds of the log, and with them the first rows that may be meant, where a round trip is worth saving. The bounds
 /// are asked for first: what came after them is left out.
-async fn look_ahead(tx: &Tx, request: &Request) -> mainstay_store::Result<(Row, Option<Vec<Row>>)> {
-    let selection = &request.selection;
+async fn look_ahead(tx: &Tx, request: &Request) -> mainstay_store::Result<(Row, Option<Rows>)> {
+    let (selection, view) = (&request.selection, &request.view);
     let is_simple = selection.since_ms.is_none() && selection.before_ms.is_none();
-    match request.lead().filter(|_| is_simple && request.view.is_table()) {
+    match request.lead().filter(|_| is_simple && view.is_table()) {
         None => Ok((tx.query_one(BOUNDS, &[]).await?, None)),
         Some(term) => {
             let limit = FIRST_LOOK.min(request.limit);
-            let rows = index::rows_of(tx, term, selection.after, limit);
+            let most = selection.until.unwrap_or(i64::MAX as u64);
+            let rows = index::rows_of(tx, view, term, selection.after, most, limit);
             let (bounds, rows) = tokio::try_join!(biased; tx.query_one(BOUNDS, &[]), rows)?;
             Ok((bounds, Some(rows)))
         }
@@ -393,22 +397,12 @@ async fn look_ahead(tx: &Tx, request: &Request) -> mainstay_store::Result<(Row, 
 }
 
 /// The events of `rows`, of which at most `limit` were asked for, and the position up to which that is all of them.
-fn up_to(rows: Vec<Row>, limit: usize, most: u64) -> mainstay_store::Result<(Vec<Result<Event>>, u64)> {
-    let (is_all, mut reached) = (rows.len() < limit, most);
-    let mut events = Vec::with_capacity(rows.len());
-    for row in rows {
-        let position: u64 = row.get(0)?;
-        if position > most {
-            return Ok((events, most));
-        }
-        reached = position;
-        events.push(if row.get::<Option<&[u8]>>(1)?.is_none() {
-            Err(missing(position))
-        } else {
-            event_of(row)
-        });
-    }
-    Ok((events, if is_all { most } else { reached }))
+fn up_to(rows: Rows, limit: usize, most: u64) -> (Vec<Result<Event>>, u64) {
+    let is_all = rows.len() < limit || rows.last().is_some_and(|(position, _)| *position > most);
+    let reached = rows.last().map_or(most, |(position, _)| *position);
+    let meant = rows.into_iter().take_while(|(position, _)| *position <= most);
+    let events = meant.map(|(position, row)| row.map_or_else(|| Err(missing(position)), event_of));
+    (events.collect(), if is_all { most } else { reached })
 }
 
 /// The next events that may be meant, and the position up to which that is all of them.
@@ -426,9 +420,12 @@ async fn look_at(
         let reached = if rows.len() < limit { most } else { after + limit as u64 };
         return Ok((dense(rows, after, reached.min(most))?, reached.min(most)));
     }
+    if let Some(term) = request.lead().filter(|_| by_lead) {
+        let rows = index::rows_of(tx, &request.view, term, after, most, limit).await?;
+        return Ok(up_to(rows, limit, most));
+    }
     let mut positions = BTreeSet::new();
-    let lead = request.lead().filter(|_| by_lead).map(|term| [Groups::default().and(vec![term])]);
-    for groups in lead.as_ref().map_or(&request.ways[..], |lead| lead) {
+    for groups in &request.ways {
         positions.extend(index::ascending(tx, &request.view, groups, after, most, limit).await?);
     }
     // An id that was made for its event is not in the index: it holds the position itself.

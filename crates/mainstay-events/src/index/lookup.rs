@@ -6,8 +6,9 @@
 //! length of the log, needs no statistics, and is one statement (a recursive query) on both databases.
 
 use super::recent::View;
-use super::sql::LATEST;
-use mainstay_store::{Result, Tx, Value};
+use super::sql::{LATEST, rows_at, rows_of_term};
+use mainstay_store::{Result, Row, Tx, Value};
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// A question for the newest position of a term.
@@ -128,6 +129,34 @@ pub(crate) async fn ascending(
     let mut positions = ascending_in_table(tx, groups, after, most.min(view.merged), limit).await?;
     positions.extend(view.first_in(groups, after, most, limit - positions.len()));
     Ok(positions)
+}
+
+/// The first events in `(after, most]` that have a term, in order; nothing but its position of one that is not there.
+pub(crate) async fn rows_of(
+    tx: &Tx,
+    view: &View,
+    term: i64,
+    after: u64,
+    most: u64,
+    limit: usize,
+) -> Result<Vec<(u64, Option<Row>)>> {
+    let mut rows = Vec::new();
+    if after < most.min(view.merged) {
+        for row in rows_of_term(tx, view, term, after, most.min(view.merged), limit).await? {
+            let is_there = row.get::<Option<&[u8]>>(1)?.is_some();
+            rows.push((row.get(0)?, is_there.then_some(row)));
+        }
+    }
+    let recent =
+        view.first_in(&Groups::default().and(vec![term]), after, most, limit.saturating_sub(rows.len()));
+    if !recent.is_empty() {
+        let mut found = HashMap::with_capacity(recent.len());
+        for row in rows_at(tx, &recent).await? {
+            found.insert(row.get::<u64>(0)?, row);
+        }
+        rows.extend(recent.into_iter().map(|position| (position, found.remove(&position))));
+    }
+    Ok(rows)
 }
 
 async fn ascending_in_table(

@@ -15,8 +15,8 @@ mod recent;
 mod sql;
 mod term;
 
-pub(crate) use lookup::{Groups, Probe, ascending, latest, latest_in};
+pub(crate) use lookup::{Groups, Probe, ascending, latest, latest_in, rows_of};
 pub(crate) use merge::{merge_all, merge_if_due};
 pub(crate) use recent::{End, Recent, SEGMENT_EVENTS, Segment, View};
-pub(crate) use sql::{insert_new_terms, insert_rows, insert_terms, rows_at, rows_of};
+pub(crate) use sql::{insert_new_terms, insert_rows, insert_terms, rows_at};
 pub(crate) use term::{Terms, kind_of, made_uuid, position_in};

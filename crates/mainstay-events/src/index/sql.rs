@@ -1,5 +1,6 @@
 //! The statements of the log's two tables, over many rows at once.
 
+use super::recent::View;
 use mainstay_store::Column::{Blob, Int};
 use mainstay_store::{Bulk, Result, Row, Tx, Value};
 use std::sync::LazyLock;
@@ -56,13 +57,24 @@ pub(crate) async fn rows_at(tx: &Tx, positions: &[u64]) -> Result<Vec<Row>> {
 }
 
 /// For each place an event by its key, whatever the planner believes of the tables.
-const EVENTS_OF: &str = "SELECT place.position, event.header, event.payload FROM unnest(ARRAY(SELECT position \
-     FROM mainstay_event_terms WHERE term = $1 AND position > $2 ORDER BY position LIMIT $3)) AS place (position) \
-     LEFT JOIN LATERAL (SELECT header, payload FROM mainstay_events WHERE position = place.position OFFSET 0) AS event \
-     ON TRUE ORDER BY place.position";
+const EVENTS_OF_SHARED: &str = "SELECT place.position, event.header, event.payload FROM unnest(ARRAY(SELECT position \
+     FROM mainstay_event_terms WHERE term = $1 AND position > $2 AND position <= $3 ORDER BY position LIMIT $4)) \
+     AS place (position) LEFT JOIN LATERAL (SELECT header, payload FROM mainstay_events \
+     WHERE position = place.position OFFSET 0) AS event ON TRUE ORDER BY place.position";
+const EVENTS_OF_EMBEDDED: &str = "SELECT place.position, event.header, event.payload FROM mainstay_event_terms AS place \
+     LEFT JOIN mainstay_events AS event ON event.position = place.position \
+     WHERE place.term = $1 AND place.position > $2 AND place.position <= $3 ORDER BY place.position LIMIT $4";
 
-/// The first events after `after` that have a term, in order, in one statement; nothing but the position of one that is
-/// not there. Only where everything is in the table, which is on PostgreSQL.
-pub(crate) async fn rows_of(tx: &Tx, term: i64, after: u64, limit: usize) -> Result<Vec<Row>> {
-    tx.query(EVENTS_OF, &[term, after as i64, limit as i64].map(Value::Int)).await
+/// The first events in `(after, most]` that have a term in the table, in order, by one statement; nothing but its position
+/// of one that is not there.
+pub(super) async fn rows_of_term(
+    tx: &Tx,
+    view: &View,
+    term: i64,
+    after: u64,
+    most: u64,
+    limit: usize,
+) -> Result<Vec<Row>> {
+    let sql = if view.is_table() { EVENTS_OF_SHARED } else { EVENTS_OF_EMBEDDED };
+    tx.query(sql, &[term, after as i64, most as i64, limit as i64].map(Value::Int)).await
 }

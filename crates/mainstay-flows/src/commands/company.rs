@@ -16,7 +16,7 @@ use super::dispatch::Shared;
 use super::handlers::Handler;
 use super::outcome::CommandResult;
 use super::record::{self, State};
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use mainstay_core::query::Query;
 use mainstay_events::{NewEvent, Receipt};
 use mainstay_store::{Ending, Epilogue, Tx};
@@ -24,7 +24,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tracing::Instrument;
 
 /// Most commands of a transaction: beyond this its cost is spread thin already, and all wait for the last.
@@ -39,8 +39,6 @@ const LIMIT: Duration = Duration::from_millis(500);
 const ALONE_AFTER: u32 = 256;
 /// So few at once are better off alone where one writer commits them together anyway.
 const FEW_EMBEDDED: usize = 4;
-/// How many transactions there are at once where several can be: while one is being committed, the next is decided.
-const SHARED_TURNS: usize = 2;
 /// How often those who come are waited for, as long as more do: who was answered often comes again at once.
 const MAX_YIELDS: usize = 8;
 
@@ -51,9 +49,10 @@ pub(super) struct Company {
     under_way: AtomicUsize,
     /// How many more are decided alone.
     alone: AtomicU32,
-    turns: Semaphore,
+    /// Who holds it decides: two transactions at once would overtake each other.
+    turn: tokio::sync::Mutex<()>,
     few: usize,
-    /// Whether each transaction needs a turn; where there is one writer, that is the turn.
+    /// Whether several transactions can run at once; where there is one writer, that is the turn.
     is_shared: bool,
 }
 
@@ -77,8 +76,11 @@ struct Member {
     span: tracing::Span,
 }
 
+/// What came of a command, and where its events will be.
+type Decided = (CommandResult, Option<Receipt>);
+
 /// What came of deciding in company.
-pub(super) enum Answer {
+enum Answer {
     /// It is decided.
     Decided(CommandResult, Option<Receipt>),
     /// It is not, and should be tried alone.
@@ -101,7 +103,7 @@ impl Company {
             queue: Mutex::default(),
             under_way: AtomicUsize::new(0),
             alone: AtomicU32::new(0),
-            turns: Semaphore::new(SHARED_TURNS),
+            turn: tokio::sync::Mutex::default(),
             few: if is_shared { 1 } else { FEW_EMBEDDED },
             is_shared,
         }
@@ -112,9 +114,16 @@ impl Company {
     }
 
     /// Whether one more had better be decided with others.
-    fn is_worth_it(&self, others: usize) -> bool {
-        let is_less = |left: u32| left.checked_sub(1);
-        others >= self.few && self.alone.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_less).is_err()
+    fn is_worth_it(&self) -> bool {
+        let less = |left: u32| left.checked_sub(1);
+        self.under_way.load(Ordering::Relaxed) > self.few
+            && self.alone.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
+    }
+
+    /// Counts a command as being decided.
+    pub(super) fn enter(&self) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self)
     }
 }
 
@@ -128,18 +137,17 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Shared {
-    /// Decides a command for the first time, together with those that come at the same time.
+    /// Decides a command together with those that come at the same time; nothing when it had better be decided alone.
     pub(super) async fn decide_in_company(
         self: &Arc<Self>,
         handler: &Handler,
         issued: &Arc<Issued>,
-    ) -> (Answer, UnderWay<'_>) {
+    ) -> Result<Option<Decided>> {
         let company = self.company();
-        let others = company.under_way.fetch_add(1, Ordering::Relaxed);
-        let here = UnderWay(company);
         let is_slow = company.is_shared && handler.pace.usual() > SLOW;
-        if is_slow || !company.is_worth_it(others) {
-            return (Answer::Alone, here);
+        // The row of one that was deferred is there already.
+        if issued.attempt > 0 || is_slow || !company.is_worth_it() {
+            return Ok(None);
         }
         let (reply, answer) = oneshot::channel();
         let is_first = {
@@ -152,15 +160,19 @@ impl Shared {
         if is_first {
             tokio::spawn(self.clone().ride());
         }
-        let gone = || mainstay_store::Error::CommitUnknown("the runtime went away".to_owned());
-        (answer.await.unwrap_or_else(|_| Answer::Failed(gone().into())), here)
+        match answer.await {
+            Ok(Answer::Decided(result, receipt)) => Ok(Some((result, receipt))),
+            Ok(Answer::Alone | Answer::Next) => Ok(None),
+            Ok(Answer::Failed(error)) => Err(error),
+            Err(_) => Err(mainstay_store::Error::CommitUnknown("the runtime went away".to_owned()).into()),
+        }
     }
 
     /// One transaction. It takes up who waits when its turn comes, and from then on there may be a next one.
     async fn ride(self: Arc<Self>) {
         let mut watch = Watch { company: self.company(), is_over: false };
         let _turn = match self.company().is_shared {
-            true => self.company().turns.acquire().await.ok(),
+            true => Some(self.company().turn.lock().await),
             false => None,
         };
         self.gather().await;
@@ -374,19 +386,5 @@ impl Pace {
 
     fn usual(&self) -> Duration {
         Duration::from_micros(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// What a command that was decided in company comes to.
-pub(super) type Told = Result<Option<(CommandResult, Option<Receipt>)>>;
-
-impl Answer {
-    /// Nothing when it is still to be decided.
-    pub(super) fn told(self) -> Told {
-        match self {
-            Self::Decided(result, receipt) => Ok(Some((result, receipt))),
-            Self::Alone | Self::Next => Ok(None),
-            Self::Failed(error) => Err(error),
-        }
     }
 }

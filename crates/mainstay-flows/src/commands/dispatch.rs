@@ -216,18 +216,15 @@ impl Shared {
     /// Decides, with others if there are any; alone at once as often as that helps, and later if it does not.
     pub(super) async fn decide(self: &Arc<Self>, issued: &Arc<Issued>) -> Result<Outcome> {
         let handler = self.commands.handler(&issued.command_type)?;
-        let mut _here = None;
-        if issued.attempt == 0 {
-            let (answer, here) = self.decide_in_company(handler, issued).await;
-            _here = Some(here);
-            if let Some((result, receipt)) = answer.told()? {
-                return Ok(outcome(result, receipt));
-            }
-        }
+        let _here = self.company.enter();
         let mut left = DECIDED_AT_ONCE;
         loop {
             left -= 1;
-            match self.attempt(handler, issued).await? {
+            let tried = match self.decide_in_company(handler, issued).await? {
+                Some((result, receipt)) => Tried::Decided(result, receipt),
+                None => self.attempt(handler, issued).await?,
+            };
+            match tried {
                 Tried::Decided(result, receipt) => return Ok(outcome(result, receipt)),
                 Tried::Overtaken(overtaken, _) if issued.retry.is_some() => {
                     let result = self.defer(issued, overtaken).await?.ok_or(Error::Late)?;

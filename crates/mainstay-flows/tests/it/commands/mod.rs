@@ -1,5 +1,6 @@
 //! Commands, from dispatch to outcome.
 
+mod company;
 mod crash;
 mod deciders;
 mod dispatch;

@@ -1,0 +1,168 @@
+//! Commands that come at the same time.
+
+use super::house::{Diary, House, order, shop};
+use crate::deciders::Halls;
+use mainstay_events::Selection;
+use mainstay_flows::Result;
+use mainstay_flows::commands::{
+    Command, Commands, Decision, Dispatched, Handling, Outcome, Rejection, State,
+};
+use mainstay_store::{Hold, params};
+use mainstay_testkit::stores::{Place, for_each_store};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// Sends commands at once; what came of each, in their order.
+async fn at_once(house: &House, commands: Vec<Command>) -> Vec<Result<Dispatched>> {
+    let sent = commands.into_iter().map(|command| {
+        let dispatcher = house.dispatcher.clone();
+        tokio::spawn(async move { dispatcher.dispatch(command).await })
+    });
+    let sent: Vec<_> = sent.collect();
+    let mut answers = Vec::new();
+    for one in sent {
+        answers.push(one.await.unwrap());
+    }
+    answers
+}
+
+async fn selling(place: &Place) -> House {
+    House::open_with(place, Commands::new().decider(Halls), Diary::default()).await
+}
+
+fn sell(hall: u32, seat: u32) -> Command {
+    Command::new("SellSeat", &json!({ "hall": hall, "seat": seat })).unwrap()
+}
+
+#[test]
+fn commands_at_once_share_transactions() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let before = house.store.figures().committed.get();
+        let answers = at_once(&house, (0..64).map(|id| order("PlaceOrder", id)).collect()).await;
+        let transactions = house.store.figures().committed.get() - before;
+        assert!(transactions <= 48, "{transactions} transactions on {}", place.kind());
+        let positions: BTreeSet<u64> =
+            answers.iter().map(|answer| answer.as_ref().unwrap().outcome.events()[0].position).collect();
+        assert_eq!(positions, (1..=64).collect());
+        assert_eq!((house.orders().await.len(), house.depth("shop").await), (64, 64));
+        for answer in answers {
+            let status = house.dispatcher.status(&answer.unwrap().command_id).await.unwrap();
+            assert_eq!((status.state, status.outcome.events().len()), (State::Executed, 1));
+        }
+    });
+}
+
+#[test]
+fn who_fails_in_company_takes_nobody_along() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let names = ["PlaceOrder", "RefuseOrder", "PlaceOrder", "FailOrder", "BreakOrder", "PanicOrder"];
+        let commands = (0..60).map(|id| order(names[id as usize % names.len()], id)).collect();
+        for (id, answer) in at_once(&house, commands).await.into_iter().enumerate() {
+            let outcome = match &answer {
+                Ok(dispatched) => dispatched.outcome.status(),
+                Err(error) => error.code(),
+            };
+            let expected = match names[id % names.len()] {
+                "PlaceOrder" => "success",
+                "RefuseOrder" => "rejected",
+                "FailOrder" => "failed",
+                _ => "HANDLER_ERROR",
+            };
+            assert_eq!(outcome, expected, "order {id} on {}", place.kind());
+        }
+        // What the refused and the broken ones wrote is gone.
+        let rows = house.orders().await;
+        assert_eq!(rows.iter().filter(|row| *row == "PlaceOrder").count(), 20);
+        assert_eq!((rows.len(), house.depth("shop").await, house.log.head().await.unwrap()), (30, 20, 30));
+    });
+}
+
+#[test]
+fn decisions_on_one_boundary_take_turns() {
+    for_each_store(async |place| {
+        let house = selling(&place).await;
+        let answers = at_once(&house, (0..48).map(|seat| sell(1, seat)).collect()).await;
+        let counts: BTreeSet<String> = answers
+            .iter()
+            .map(|answer| match &answer.as_ref().unwrap().outcome {
+                Outcome::Success { data, .. } => data.get().to_owned(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        // Each counted the seats that were sold before: no two saw the same.
+        assert_eq!(counts.len(), 48);
+        assert_eq!(house.log.head().await.unwrap(), 48);
+    });
+}
+
+#[test]
+fn a_seat_is_sold_once_however_many_want_it_at_once() {
+    for_each_store(async |place| {
+        let house = selling(&place).await;
+        let commands = (0..60).map(|number| sell(number % 3, 7)).collect();
+        let answers = at_once(&house, commands).await;
+        let sold = answers.iter().filter(|answer| answer.as_ref().unwrap().outcome.status() == "success");
+        assert_eq!(sold.count(), 3);
+        let events = house.log.read(&Selection::all().of_type("SeatSold").unwrap(), 100).await.unwrap();
+        assert_eq!(events.events.len(), 3);
+    });
+}
+
+#[test]
+fn a_rejection_in_company_is_remembered() {
+    for_each_store(async |place| {
+        let house = selling(&place).await;
+        let close = Command::new("CloseHall", &json!({ "hall": 1 })).unwrap();
+        house.dispatcher.dispatch(close).await.unwrap();
+        let commands = (0..40).map(|seat| sell(seat % 2, seat).id(format!("cmd-{seat}"))).collect();
+        at_once(&house, commands).await.into_iter().for_each(|answer| drop(answer.unwrap()));
+        for seat in 0..40 {
+            let status = house.dispatcher.status(&format!("cmd-{seat}")).await.unwrap();
+            let expected = if seat % 2 == 1 { State::Rejected } else { State::Executed };
+            assert_eq!(status.state, expected, "seat {seat}");
+            let again =
+                house.dispatcher.dispatch(sell(seat % 2, seat).id(format!("cmd-{seat}"))).await.unwrap();
+            assert!(again.is_duplicate);
+        }
+        assert_eq!(house.log.head().await.unwrap(), 21);
+    });
+}
+
+#[test]
+fn handlers_in_company_find_what_those_before_them_wrote() {
+    for_each_store(async |place| {
+        let take = Commands::new().on("Take", async |handling: Handling, _: u32| {
+            let left = handling.tx().query_holding("SELECT id FROM orders", &[], Hold::Alone).await?;
+            match left[0].get::<i64>(0)? {
+                0 => Err(Rejection::new("NONE_LEFT", "all are taken").into()),
+                left => {
+                    handling.tx().execute("UPDATE orders SET id = $1", params![left - 1]).await?;
+                    Ok(Decision::success(left, []))
+                }
+            }
+        });
+        let house = House::open_with(&place, take, Diary::default()).await;
+        let insert = "INSERT INTO orders (id, command) VALUES (20, 'left')";
+        house.store.transact(async move |tx| tx.execute(insert, &[]).await).await.unwrap();
+        let answers = at_once(&house, (0..48).map(|_| Command::new("Take", &1).unwrap()).collect()).await;
+        let taken = answers.iter().filter(|answer| answer.as_ref().unwrap().outcome.status() == "success");
+        assert_eq!(taken.count(), 20);
+    });
+}
+
+#[test]
+fn a_scope_moves_once_for_all_who_expect_the_same_version() {
+    for_each_store(async |place| {
+        let house = House::open_with(&place, shop(&Diary::default()), Diary::default()).await;
+        let commands =
+            (0..24).map(|id| order("PlaceOrder", id).within("tenant:t1:stock:lamp", 0)).collect::<Vec<_>>();
+        let answers = at_once(&house, commands).await;
+        let done = answers.iter().filter(|answer| answer.is_ok()).count();
+        let codes: BTreeSet<&str> =
+            answers.iter().filter_map(|answer| Some(answer.as_ref().err()?.code())).collect();
+        assert_eq!((done, codes), (1, ["VERSION_CONFLICT"].into()), "{}", place.kind());
+        assert_eq!(house.orders().await.len(), 1);
+    });
+}
