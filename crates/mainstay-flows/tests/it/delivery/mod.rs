@@ -1,0 +1,5 @@
+//! Delivery: outbox, durable append, intents.
+
+mod appends;
+mod outbox;
+mod support;
