@@ -6,7 +6,7 @@
 //! - [`Retries`]: how often and how fast, which whoever opens one of them must say
 
 pub mod appends;
-
+pub mod intents;
 pub mod outbox;
 mod retries;
 

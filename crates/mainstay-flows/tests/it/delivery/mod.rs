@@ -1,5 +1,6 @@
-//! Delivery: outbox, durable append, intents.
+//! Delivery: outbox, durable append, intents, and that nothing of them is lost.
 
 mod appends;
+mod intents;
 mod outbox;
 mod support;
