@@ -156,7 +156,7 @@ fn b_280_an_intent_that_cannot_be_kept_is_refused_and_nothing_is_recorded() {
             (new("a\nb", "1", MINUTE, alert()), "FLOW_INVALID"),
             (new("Op", "", MINUTE, alert()), "FLOW_INVALID"),
             (new("Op", &"x".repeat(470), MINUTE, alert()), "FLOW_INVALID"),
-            (new("Op", "1", MINUTE * 0, alert()), "FLOW_INVALID"),
+            (new("Op", "1", std::time::Duration::ZERO, alert()), "FLOW_INVALID"),
             (new("Op", "1", MINUTE * 60 * 24 * 365 * 11, alert()), "FLOW_INVALID"),
             (new("Op", "1", MINUTE, OnTimeout { max_retries: Some(3), ..alert() }), "FLOW_INVALID"),
             (

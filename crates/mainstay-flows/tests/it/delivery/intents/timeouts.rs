@@ -2,7 +2,7 @@
 
 use super::house::{House, MINUTE, components, submission};
 use crate::delivery::support::{PATIENCE, data, until};
-use mainstay_flows::delivery::intents::{Completion, IntentStatus, NewIntent, OnTimeout, Policy};
+use mainstay_flows::delivery::intents::{Completion, IntentStatus, Intents, NewIntent, OnTimeout, Policy};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
 use mainstay_testkit::time::VirtualTime;
@@ -168,10 +168,16 @@ fn intents_are_forgotten_a_week_after_they_ended_and_pending_ones_never() {
         let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
         let house = House::on(store).await;
         let pending = house.intents.record(submission("0", OnTimeout::alert())).await.unwrap().intent_key;
-        for number in 1..=600 {
-            let order = number.to_string();
-            let key = house.intents.record(submission(&order, OnTimeout::alert())).await.unwrap().intent_key;
-            house.intents.complete(Completion::success(key)).await.unwrap();
+        let begin_and_end = async |tx: Tx, (intents, tens): (Intents, u32)| {
+            for number in tens * 100..(tens + 1) * 100 {
+                let new = submission(&number.to_string(), OnTimeout::alert());
+                let key = intents.record_in(&tx, new).await?.intent_key;
+                intents.complete_in(&tx, Completion::success(key)).await?;
+            }
+            Ok(())
+        };
+        for tens in 1..=6 {
+            house.store.transact_with((house.intents.clone(), tens), begin_and_end).await.unwrap();
         }
         let count = async || {
             let count = async |tx: Tx| {
@@ -185,8 +191,10 @@ fn intents_are_forgotten_a_week_after_they_ended_and_pending_ones_never() {
         let early = house.work.enqueue(prune()).await.unwrap().work_id;
         house.work.wait_for(&early, PATIENCE).await.unwrap();
         assert_eq!(count().await, 601);
+        engine.stop(PATIENCE).await.unwrap();
         time.advance(120_000).await.unwrap();
         house.work.enqueue(prune()).await.unwrap();
+        let engine = house.work.start().await.unwrap();
         until(async || (count().await == 1).then_some(())).await;
         assert_eq!(house.intents.get(&pending).await.unwrap().status, IntentStatus::Pending);
         engine.stop(PATIENCE).await.unwrap();
