@@ -3,10 +3,13 @@
 use super::MAX_PAGE;
 use super::intent::{Completion, Intent, IntentStatus, OnTimeout};
 use super::names::Named;
+use crate::error::Error;
 use mainstay_core::trace::TraceContext;
 use mainstay_store::{Hold, Row, Tx, Value, params};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
+use std::fmt;
+use std::str::FromStr;
 
 /// How long an intent is kept after it has ended.
 const KEPT_MS: i64 = 7 * 86_400_000;
@@ -49,8 +52,39 @@ pub(super) struct Record {
     pub(super) kept: Kept,
 }
 
-/// Where a page of intents ends: when the last one began, and its key.
-pub type Place = (i64, String);
+/// Where a page of intents ends. Its text is what a client gives back for the next page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// When the last one began.
+    started_at: i64,
+    /// Its key.
+    intent_key: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:x}.{}", self.started_at, self.intent_key)
+    }
+}
+
+impl FromStr for Place {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parts = text.split_once('.').filter(|(_, key)| !key.contains(char::is_control));
+        let place = parts.and_then(|(at, key)| {
+            let started_at = i64::from_str_radix(at, 16).ok()?;
+            Some(Self { started_at, intent_key: key.to_owned() })
+        });
+        place.ok_or_else(|| Error::invalid("cursor", "is not the `next` of a page"))
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
 
 /// Which intents are wanted, the newest first.
 #[derive(Debug, Clone, Default)]
@@ -77,11 +111,12 @@ pub struct Orphans {
 }
 
 /// A page of intents.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct IntentPage {
     /// The intents.
     pub intents: Vec<Intent>,
     /// Where the next page begins, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Place>,
 }
 
@@ -208,7 +243,7 @@ impl Wanted {
     }
 
     /// Only those beyond a place; the order of a page must be that of the comparison.
-    fn beyond(&mut self, comparison: &str, (started_at, intent_key): &Place) {
+    fn beyond(&mut self, comparison: &str, Place { started_at, intent_key }: &Place) {
         self.values.extend([Value::Int(*started_at), intent_key.as_str().into()]);
         let count = self.values.len();
         self.sql.push_str(&format!(" AND (started_at, intent_key) {comparison} (${}, ${count})", count - 1));
@@ -230,7 +265,8 @@ fn place(record: &Record) -> (i64, &str) {
 async fn page(tx: &Tx, mut records: Vec<Record>, limit: usize) -> mainstay_store::Result<IntentPage> {
     let is_more = records.len() > limit;
     records.truncate(limit);
-    let next = records.last().filter(|_| is_more).map(|last| (last.started_at, last.intent_key.clone()));
+    let next = records.last().filter(|_| is_more);
+    let next = next.map(|last| Place { started_at: last.started_at, intent_key: last.intent_key.clone() });
     let now_ms = tx.now_ms().await?;
     Ok(IntentPage { intents: records.into_iter().map(|record| record.seen(now_ms)).collect(), next })
 }

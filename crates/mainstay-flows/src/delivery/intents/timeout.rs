@@ -6,19 +6,15 @@ use super::record::{self, Record};
 use crate::error::{Error, Result};
 use mainstay_core::retry::RetryPolicy;
 use mainstay_store::Tx;
-use mainstay_work::{Call, Cron, Functions, NewWork, RETRIER_POOL, Schedule, TIMER_POOL, Work};
+use mainstay_work::{Call, Functions, NewWork, RETRIER_POOL, TIMER_POOL, Work};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 const TIMEOUT: &str = "mainstay.intent.timeout";
-/// Forgets intents that ended long ago.
-const PRUNE: &str = "mainstay.intent.prune";
-/// How often it is looked whether there are such intents.
-const PRUNED_EVERY_MS: u64 = 3_600_000;
-/// Intents that are forgotten in one transaction.
-const PRUNED_AT_ONCE: u64 = 500;
+/// Intents that ended long ago and are forgotten by each timer. Every intent has one, so that there are never many.
+const FORGOTTEN_AT_ONCE: u64 = 10;
 /// Executions of a timer that fails, before it is a dead letter; its intent stays among the orphans.
 const EXECUTIONS: u32 = 20;
 /// Why an intent is abandoned whose time is up.
@@ -73,39 +69,22 @@ pub(super) fn set_timer(work: &Work, tx: &Tx, record: &Record, number: u32) -> R
     Ok(())
 }
 
-/// Adds the functions.
+/// Adds the function.
 pub(super) fn functions(functions: Functions, slot: &Slot) -> Functions {
-    let (timing, pruning) = (slot.clone(), slot.clone());
-    functions
-        .mutation(TIMEOUT, move |tx: Tx, _: Call, timer: Timer| {
-            let slot = timing.clone();
-            async move { Ok(opened(&slot)?.time_is_up(&tx, &timer).await?) }
-        })
-        .mutation(PRUNE, move |tx: Tx, _: Call, _: ()| {
-            let slot = pruning.clone();
-            async move {
-                let pruned = record::prune(&tx, PRUNED_AT_ONCE).await?;
-                // There may be more, and nobody should wait an hour for it.
-                if pruned == PRUNED_AT_ONCE {
-                    let more = NewWork::new(TIMER_POOL, PRUNE, &())?;
-                    opened(&slot)?.work.enqueue_in(&tx, [more])?;
-                }
-                Ok(pruned)
-            }
-        })
+    let slot = slot.clone();
+    functions.mutation(TIMEOUT, move |tx: Tx, _: Call, timer: Timer| {
+        let slot = slot.clone();
+        async move {
+            record::prune(&tx, FORGOTTEN_AT_ONCE).await?;
+            Ok(opened(&slot)?.time_is_up(&tx, &timer).await?)
+        }
+    })
 }
 
 fn opened(slot: &Slot) -> mainstay_store::Result<Arc<Shared>> {
     let shared = slot.get().and_then(Weak::upgrade);
     // Another node, or this one in a moment, has them.
     shared.ok_or_else(|| mainstay_store::Error::Unavailable("the intents are not open here".to_owned()))
-}
-
-/// Declares when old intents are forgotten.
-pub(super) async fn declare(work: &Work) -> Result<()> {
-    let schedule = Schedule::interval(PRUNED_EVERY_MS, 0);
-    let schedule = schedule.map_err(|error| Error::invalid("cron", error.to_string()))?;
-    Ok(work.cron(Cron::new(PRUNE, schedule, TIMER_POOL, PRUNE, &())?).await?)
 }
 
 impl Shared {

@@ -80,7 +80,7 @@ impl Node {
         let work = Work::open_with_lease(&store, functions, LEASE).await.unwrap();
         work.pool(Pool::new(PAYMENTS)).await.unwrap();
         let appends = Appends::open(&log, &work, retries(50)).await.unwrap();
-        let intents = opening.open(&log, &work).await.unwrap();
+        let intents = opening.open(&log, &work);
         Self { store, log, work, appends, intents }
     }
 

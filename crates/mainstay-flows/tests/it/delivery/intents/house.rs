@@ -37,7 +37,7 @@ impl House {
         });
         let (functions, opening) = Operations::new().functions(functions);
         let work = Work::open(&store, functions).await.unwrap();
-        let intents = opening.open(&log, &work).await.unwrap();
+        let intents = opening.open(&log, &work);
         Self { store, log, work, intents }
     }
 
