@@ -117,6 +117,11 @@ const COUNT: &str =
 const PURGE: &str = "DELETE FROM mainstay_letters WHERE number IN (SELECT number FROM mainstay_letters \
      WHERE failed_at < $1 ORDER BY number LIMIT 1000)";
 
+/// The kind of letter that an item becomes, unless it is `work`. One that tries it again becomes the same.
+fn own_kind(item: &Item) -> Option<&str> {
+    item.letter_kind.as_deref().or(item.completes.as_deref().map(|_| "onComplete"))
+}
+
 /// The row of a letter.
 pub(crate) fn row(
     id: Uuid,
@@ -125,8 +130,7 @@ pub(crate) fn row(
     error: &str,
     now_ms: i64,
 ) -> mainstay_store::Result<[Value; 7]> {
-    let usual = if item.completes.is_some() { "onComplete" } else { "work" };
-    let kind = item.letter_kind.as_deref().unwrap_or(usual);
+    let kind = own_kind(item).unwrap_or("work");
     let written = Written { item: item.clone(), error: error.to_owned(), retried_as: None };
     Ok([
         Value::Blob(id.into_bytes().to_vec()),
@@ -255,7 +259,7 @@ async fn retry_in(work: &Work, tx: &Tx, id: Uuid) -> mainstay_store::Result<Stri
         context: item.context.clone(),
         trace: item.trace.clone(),
         retry_of: Some(text(id)),
-        letter_kind: item.letter_kind.clone(),
+        letter_kind: own_kind(item).map(str::to_owned),
         ..NewWork::new(pool, &item.function, &item.args).map_err(mainstay_store::Error::from)?
     };
     let receipt = noted(work.ground(), tx).add(vec![again]);

@@ -125,6 +125,11 @@ fn an_on_complete_is_tried_again_as_it_says_and_not_as_its_pool_does() {
         let letter = letter(&work, filter).await;
         assert_eq!((letter.function.as_str(), letter.attempts), ("stubborn", 7));
         assert!(letter.args.get().contains(r#""context":"x""#), "{}", letter.args);
+        // Tried again it is told as often, and is a letter of the same kind.
+        let again = work.retry_letter(&letter.work_id).await.unwrap();
+        ended(&work, &again).await;
+        let letter = work.letter(&again).await.unwrap();
+        assert_eq!((letter.kind.as_str(), letter.attempts), ("onComplete", 7));
         engine.stop(Duration::from_secs(5)).await.unwrap();
     });
 }
