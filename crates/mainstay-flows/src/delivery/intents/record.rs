@@ -211,11 +211,13 @@ pub(super) async fn orphans(tx: &Tx, orphans: &Orphans, limit: usize) -> mainsta
     let mut wanted = Wanted::new(IntentStatus::Pending);
     wanted.operation_type(orphans.operation_type.as_ref());
     let latest = tx.now_ms().await?.saturating_sub_unsigned(orphans.older_than_ms);
-    wanted.and("started_at <=", latest.into());
-    if let Some(after) = &orphans.after {
-        wanted.beyond(">", after);
+    // One bound, not two: without figures SQLite takes an index of fewer columns for as good, and reads other operations.
+    match &orphans.after {
+        Some(after) => wanted.beyond(">", after),
+        None => wanted.and("started_at <=", latest.into()),
     }
-    let records = wanted.read(tx, "ASC", limit).await?;
+    let mut records = wanted.read(tx, "ASC", limit).await?;
+    records.retain(|record| record.started_at <= latest);
     page(tx, records, limit).await
 }
 
@@ -250,11 +252,16 @@ impl Wanted {
     }
 
     /// One more than a page, by which the last one is known.
-    async fn read(mut self, tx: &Tx, order: &str, limit: usize) -> mainstay_store::Result<Vec<Record>> {
+    fn statement(mut self, order: &str, limit: usize) -> (String, Vec<Value>) {
         self.values.push(Value::Int(limit as i64 + 1));
         let limit = self.values.len();
         self.sql.push_str(&format!(" ORDER BY started_at {order}, intent_key {order} LIMIT ${limit}"));
-        tx.query(&self.sql, &self.values).await?.iter().map(record).collect()
+        (self.sql, self.values)
+    }
+
+    async fn read(self, tx: &Tx, order: &str, limit: usize) -> mainstay_store::Result<Vec<Record>> {
+        let (sql, values) = self.statement(order, limit);
+        tx.query(&sql, &values).await?.iter().map(record).collect()
     }
 }
 
@@ -316,4 +323,67 @@ fn record(row: &Row) -> mainstay_store::Result<Record> {
 
 fn json(value: &impl Serialize) -> mainstay_store::Result<String> {
     serde_json::to_string(value).map_err(mainstay_store::Error::application)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mainstay_store::Options;
+
+    /// How SQLite goes about a statement.
+    async fn plan(wanted: Wanted, order: &str) -> String {
+        let options = Options::new("sqlite::memory:").component(super::super::COMPONENT);
+        let store = options.open().await.unwrap();
+        let explain = async |tx: Tx, (sql, values): (String, Vec<Value>)| {
+            let rows = tx.query(&sql, &values).await?;
+            rows.iter().map(|row| row.get("detail")).collect::<mainstay_store::Result<Vec<String>>>()
+        };
+        let (sql, values) = wanted.statement(order, 50);
+        store.read_with((format!("EXPLAIN QUERY PLAN {sql}"), values), explain).await.unwrap().join("; ")
+    }
+
+    #[tokio::test]
+    async fn b_184_every_page_is_read_from_an_index_in_its_order() {
+        let place: Place = "3e8.Op:Order:1:1000".parse().unwrap();
+        assert_eq!(place.to_string(), "3e8.Op:Order:1:1000");
+        let pending = |operation: Option<&str>, is_first: bool| {
+            let mut wanted = Wanted::new(IntentStatus::Pending);
+            wanted.operation_type(operation.map(str::to_owned).as_ref());
+            match is_first {
+                true => wanted.and("started_at <=", 7_i64.into()),
+                false => wanted.beyond(">", &place),
+            }
+            wanted
+        };
+        let mut correlated = Wanted::new(IntentStatus::Failed);
+        correlated.and("correlation_id =", "corr".into());
+        correlated.beyond("<", &place);
+        let plans = [
+            (plan(pending(None, true), "ASC").await, "by_status (status=? AND started_at<"),
+            (plan(pending(None, false), "ASC").await, "by_status (status=? AND (started_at,intent_key)>"),
+            (
+                plan(pending(Some("Op"), true), "ASC").await,
+                "by_operation (operation_type=? AND status=? AND started_at<",
+            ),
+            (
+                plan(pending(Some("Op"), false), "ASC").await,
+                "by_operation (operation_type=? AND status=? AND (started_at,",
+            ),
+            (
+                plan(correlated, "DESC").await,
+                "by_correlation (correlation_id=? AND status=? AND (started_at,",
+            ),
+        ];
+        for (plan, index) in plans {
+            assert!(plan.contains(index), "{plan} is not {index}");
+            assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for bad in ["", "x", "1", "zz.key", "1.a\0b"] {
+            assert_eq!(bad.parse::<Place>().unwrap_err().code(), "FLOW_INVALID", "{bad:?}");
+        }
+    }
 }
