@@ -12,7 +12,9 @@ use mainstay_flows::delivery::intents::{self, Completion, Intents, NewIntent, On
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::crash::{self, Child};
 use mainstay_testkit::stores::{Kind, Place};
-use mainstay_work::{Call, LetterFilter, NewWork, OnComplete, Pool, RETRIER_POOL, TIMER_POOL, Work};
+use mainstay_work::{
+    Call, LetterFilter, NewWork, OnComplete, Pool, RETRIER_POOL, RetryPolicy, TIMER_POOL, Work,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Mutex;
@@ -74,12 +76,14 @@ impl Node {
                 async { Ok(()) }
             })
         } else {
-            outbox(retries(50)).functions(functions, &log)
+            outbox(retries(1_000)).functions(functions, &log)
         };
         let (functions, opening) = Operations::new().functions(appends::functions(functions, &log));
         let work = Work::open_with_lease(&store, functions, LEASE).await.unwrap();
-        work.pool(Pool::new(PAYMENTS)).await.unwrap();
-        let appends = Appends::open(&log, &work, retries(50)).await.unwrap();
+        // A node that dies costs an action an execution, and many die here.
+        let often = RetryPolicy::new(10_000, 1, 1.0, 1).unwrap();
+        work.pool(Pool::new(PAYMENTS).retry(often)).await.unwrap();
+        let appends = Appends::open(&log, &work, retries(1_000)).await.unwrap();
         let intents = opening.open(&log, &work);
         Self { store, log, work, appends, intents }
     }

@@ -1,6 +1,6 @@
 //! Ends of actions that become events: items 149 to 156.
 
-use super::support::{Bench, CAUGHT, PATIENCE, Payment, data, until};
+use super::support::{Bench, CAUGHT, PATIENCE, POOL, Payment, data, until};
 use mainstay_events::NewEvent;
 use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
@@ -34,7 +34,8 @@ fn b_152_a_charge_that_fails_or_is_cancelled_is_an_event_too() {
         let engine = bench.work.start().await.unwrap();
         let failed = bench.start("decline", &Payment::of("ord-1")).await;
         bench.ended(&failed).await;
-        let canceled = bench.start("hang", &Payment::of("ord-2")).await;
+        bench.work.pause(POOL).await.unwrap();
+        let canceled = bench.start("charge", &Payment::of("ord-2")).await;
         bench.work.cancel(&canceled).await.unwrap();
         bench.ended(&canceled).await;
         let caught: Vec<_> =

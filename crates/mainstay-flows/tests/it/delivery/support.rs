@@ -66,15 +66,11 @@ pub(super) fn outbox(retries: Retries) -> Outbox {
     .unwrap()
 }
 
-/// `charge` answers `ch-456` for any order, `decline` never does, `hang` never ends.
+/// `charge` answers `ch-456` for any order, `decline` never does.
 pub(super) fn actions() -> Functions {
     Functions::new()
         .action("charge", async |_: Call, _: String| Ok("ch-456"))
         .action("decline", async |_: Call, _: String| Err::<(), _>(Failure::retryable("card declined")))
-        .action("hang", async |call: Call, _: String| {
-            call.cancel.asked().await;
-            Err::<(), _>(Failure::retryable("stopped"))
-        })
 }
 
 pub(super) fn components(options: Options) -> Options {

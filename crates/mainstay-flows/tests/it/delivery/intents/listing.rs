@@ -41,7 +41,11 @@ fn b_184_of_a_hundred_intents_with_ninety_five_completed_five_are_orphans() {
         let payments = Orphans { operation_type: Some("Payment".to_owned()), ..Orphans::default() };
         assert_eq!(streams(&orphans(payments, 100).await.intents), [0, 40, 80]);
         let old = Orphans { older_than_ms: 60_000, ..Orphans::default() };
-        assert_eq!(streams(&orphans(old, 100).await.intents), [0, 20, 40]);
+        assert_eq!(streams(&orphans(old.clone(), 100).await.intents), [0, 20, 40]);
+        let IntentPage { intents, next } = orphans(old.clone(), 2).await;
+        assert_eq!(streams(&intents), [0, 20]);
+        let IntentPage { intents, next } = orphans(Orphans { after: next, ..old }, 2).await;
+        assert_eq!((streams(&intents), next), (vec![40], None));
         let older = Orphans { older_than_ms: u64::MAX, ..Orphans::default() };
         assert!(orphans(older, 100).await.intents.is_empty());
         // Page by page, also when the last of a page is completed meanwhile.
