@@ -5,6 +5,7 @@ use crate::config::{self, Config};
 use crate::{Error, Result};
 use mainstay::events::Log;
 use mainstay::flows::commands::{Commands, Dispatcher};
+use mainstay::flows::delivery::intents::Operations;
 use mainstay::flows::projections::{Projections, Registry};
 use mainstay::guards::circuits::Circuits;
 use mainstay::guards::limits::store::Limits;
@@ -32,7 +33,10 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
         }
     }
     let (log, commands, projections) = (Log::open(store).await?, Commands::new(), Registry::new());
-    let work = Work::open(store, projections.functions(commands.functions(functions))).await?;
+    let (functions, intents) =
+        Operations::new().functions(projections.functions(commands.functions(functions)));
+    let work = Work::open(store, functions).await?;
+    let intents = intents.open(&log, &work);
     for pool in config.pools() {
         work.pool(pool.clone()).await?;
     }
@@ -45,7 +49,7 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
     }
     let commands = Dispatcher::open(&log, &work, commands).await?;
     let projections = Projections::open(store, &log, &work, projections).await?;
-    Ok(Rooms { log, commands, projections, work, circuits, limits })
+    Ok(Rooms { log, commands, projections, intents, work, circuits, limits })
 }
 
 /// Opens the work of a store for somebody who asks for things to be done, and knows the pools and functions of the

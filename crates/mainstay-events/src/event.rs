@@ -1,5 +1,6 @@
 //! An event as it is in the log.
 
+use crate::append::{NewEvent, fingerprint};
 use crate::record::{FINGERPRINT_BYTES, number_at};
 use mainstay_core::trace::TraceContext;
 use serde::de::DeserializeOwned;
@@ -222,6 +223,13 @@ impl Event {
     /// What makes a repeated append of it recognisable.
     pub fn idempotency_key(&self) -> Option<&str> {
         self.fields.idempotency.map(|(span, _)| self.text(span))
+    }
+
+    /// Whether appending `new` would repeat this event: it has the same idempotency key, and says the same.
+    pub fn is_repeated_by(&self, new: &NewEvent) -> bool {
+        self.idempotency_key().is_some()
+            && self.idempotency_key() == new.idempotency_key.as_deref()
+            && self.fingerprint() == Some(fingerprint(new))
     }
 
     pub(crate) fn fingerprint(&self) -> Option<[u8; FINGERPRINT_BYTES]> {

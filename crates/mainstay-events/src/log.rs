@@ -98,10 +98,29 @@ impl Log {
     /// Appends at the end of a transaction, beside what its author writes: all of it is committed, or nothing. What
     /// was [applied before](Error::AlreadyApplied) ends the transaction too, since all of it was.
     pub fn append_in(&self, tx: &Tx, append: impl Into<Append>) -> Result<Receipt> {
-        let prepared = self.prepare(append.into())?;
+        self.note(tx, append.into(), false)
+    }
+
+    /// As [`append_in`](Self::append_in), but what was applied before adds nothing and the transaction goes on; the receipt
+    /// says which events are meant. Every event needs an idempotency key.
+    pub fn append_once_in(&self, tx: &Tx, append: impl Into<Append>) -> Result<Receipt> {
+        let append = append.into();
+        if let Some(number) = append.events.iter().position(|event| event.idempotency_key.is_none()) {
+            return Err(Error::invalid(format!("events[{number}].idempotencyKey"), "is missing"));
+        }
+        self.note(tx, append, true)
+    }
+
+    /// Checks an append as far as that needs no database.
+    pub fn check_append(&self, append: impl Into<Append>) -> Result<()> {
+        self.prepare(append.into()).map(drop)
+    }
+
+    fn note(&self, tx: &Tx, append: Append, is_repeatable: bool) -> Result<Receipt> {
+        let prepared = self.prepare(append)?;
         let Inner { store, ground, figures, ids, .. } = &*self.inner;
         let noted = tx.epilogue(|| Noted::new(store.clone(), ground.clone(), figures.clone()));
-        Ok(noted.add(prepared, |context| {
+        Ok(noted.add(prepared, is_repeatable, |context| {
             let context =
                 context.and_then(|name| Context::new(name).ok()).or_else(|| Context::new("app").ok());
             ids.make(context.map_or(Kind::IntegrationEvent, Kind::Event)).to_string()

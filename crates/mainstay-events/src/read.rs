@@ -222,6 +222,24 @@ impl Log {
         Ok(None)
     }
 
+    /// The event of `tenant`, or of nobody, that has this idempotency key, inside of a transaction.
+    pub async fn find_by_key_in(&self, tx: &Tx, tenant: Option<&str>, key: &str) -> Result<Option<Event>> {
+        if self.tenant().is_some_and(|own| tenant != Some(own)) {
+            return Ok(None);
+        }
+        let groups = Groups::default().and(vec![self.terms().idempotency(tenant, key)]);
+        let (view, mut most) = (self.ground().view_in(tx), i64::MAX as u64);
+        while let Some(position) = index::latest_in(tx, &view, &groups, 0, most).await? {
+            let row = index::rows_at(tx, &[position]).await?.pop();
+            let event = row.map_or_else(|| Err(missing(position)), event_of)?;
+            if event.idempotency_key() == Some(key) && event.tenant() == tenant {
+                return Ok(Some(event));
+            }
+            most = position - 1;
+        }
+        Ok(None)
+    }
+
     fn request(&self, selection: &Selection, limit: usize) -> Request {
         let terms = self.terms();
         let any = [Item::default()];

@@ -157,6 +157,20 @@ pub enum Error {
         /// Its lowest checkpoint.
         reached: u64,
     },
+    /// No such intent is known.
+    #[error("there is no intent {0:?}")]
+    IntentNotFound(String),
+    /// The intent has ended in another way.
+    #[error("intent {intent_key:?} is {status} already")]
+    IntentEnded {
+        /// The intent.
+        intent_key: String,
+        /// How it ended.
+        status: &'static str,
+    },
+    /// Another intent has this key.
+    #[error("another intent has the key {0:?}")]
+    IntentKeyTaken(String),
 }
 
 impl Error {
@@ -228,6 +242,9 @@ impl Error {
             Self::ReplayNotRunning { .. } => &REPLAY_NOT_RUNNING,
             Self::BeyondHead { .. } => &CHECKPOINT_BEYOND_HEAD,
             Self::NotReached { .. } => &PROJECTION_NOT_REACHED,
+            Self::IntentNotFound(_) => &INTENT_NOT_FOUND,
+            Self::IntentEnded { .. } => &INTENT_ALREADY_ENDED,
+            Self::IntentKeyTaken(_) => &INTENT_KEY_TAKEN,
         }
     }
 
@@ -304,7 +321,7 @@ mainstay_core::codes! {
     /// Every code that commands and projections can answer with.
     pub static CODES:
     FLOW_INVALID "FLOW_INVALID" 400 false
-        "A field of a command, a projection or a replay cannot be taken."
+        "A field of a command, a projection, a replay or an intent cannot be taken."
         "Correct the field that the error names.";
     COMMAND_TOO_LARGE "COMMAND_TOO_LARGE" 413 false
         "The payload of a command, or the result of its handler, is longer than 64 KiB. Nothing was done."
@@ -387,4 +404,13 @@ mainstay_core::codes! {
     PROJECTION_NOT_REACHED "PROJECTION_NOT_REACHED" 504 true
         "A projection did not reach the position that was waited for in time."
         "Wait again, and look at the projection's lag and status.";
+    INTENT_NOT_FOUND "INTENT_NOT_FOUND" 404 false
+        "No intent of this key is known. Intents are forgotten seven days after they have ended."
+        "Check the key: it is the intentKey of the answer that recorded the intent.";
+    INTENT_ALREADY_ENDED "INTENT_ALREADY_ENDED" 409 false
+        "The intent was completed in another way, or abandoned because its time was up. Nothing was done."
+        "The answer tells how it ended. Whoever is late decides what that means: undo what was done, or record it as a new intent.";
+    INTENT_KEY_TAKEN "INTENT_KEY_TAKEN" 409 false
+        "Another intent of this operation and stream began at the same moment, and says something else. Nothing was done."
+        "Give another startedAt, or leave it away.";
 }

@@ -1,6 +1,7 @@
 //! The offices: what an application author writes against. Commands come in, events go out, read models are kept.
 //!
 //! - [`commands`]: a command is decided and recorded in one transaction
+//! - [`delivery`]: what comes back from the outside world, and what goes on for long
 //! - [`projections`]: read models that follow the log, each event exactly once
 //! - [`event_flow`]: what belongs together, from the command to the read models
 //!
@@ -10,6 +11,7 @@
 //! - A read model and its checkpoint are one transaction.
 
 pub mod commands;
+pub mod delivery;
 mod error;
 mod flow;
 pub mod projections;

@@ -5,6 +5,7 @@ use crate::{Options, Rooms, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
 use mainstay_flows::commands::Dispatcher;
+use mainstay_flows::delivery::intents::Intents;
 use mainstay_flows::projections::Projections;
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
@@ -54,6 +55,11 @@ impl App {
     /// The read models.
     pub fn projections(&self) -> &Projections {
         &self.0.rooms.projections
+    }
+
+    /// The intents of the store.
+    pub fn intents(&self) -> &Intents {
+        &self.0.rooms.intents
     }
 
     /// The work of the store.

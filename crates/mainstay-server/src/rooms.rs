@@ -3,6 +3,7 @@
 use crate::Result;
 use mainstay_events::Log;
 use mainstay_flows::commands::{Commands, Dispatcher};
+use mainstay_flows::delivery::intents::{Intents, Operations};
 use mainstay_flows::projections::{Projections, Registry};
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
@@ -18,6 +19,8 @@ pub struct Rooms {
     pub commands: Dispatcher,
     /// Its read models.
     pub projections: Projections,
+    /// Its intents.
+    pub intents: Intents,
     /// Its work.
     pub work: Work,
     /// Its circuits.
@@ -44,9 +47,11 @@ impl Rooms {
         let circuits = Circuits::open(store).await?;
         let limits = Limits::open(store.clone()).await?;
         let functions = projections.functions(commands.functions(functions(&circuits)));
+        let (functions, intents) = Operations::new().functions(functions);
         let work = Work::open(store, functions).await?;
+        let intents = intents.open(&log, &work);
         let commands = Dispatcher::open(&log, &work, commands).await?;
         let projections = Projections::open(store, &log, &work, projections).await?;
-        Ok(Self { log, commands, projections, work, circuits, limits })
+        Ok(Self { log, commands, projections, intents, work, circuits, limits })
     }
 }

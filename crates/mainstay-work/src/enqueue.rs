@@ -373,5 +373,6 @@ fn kept(entry: Entry, now_ms: i64) -> Item {
         depth,
         retry_of: new.retry_of,
         completes,
+        letter_kind: new.letter_kind,
     }
 }

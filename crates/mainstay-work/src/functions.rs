@@ -4,8 +4,10 @@
 //! any transaction and may do what it likes; its end is recorded exactly once, but it may have run more often.
 
 use crate::MAX_VALUE_BYTES;
+use crate::item::OnComplete;
 use mainstay_core::circuit::{Circuit, Gate};
 use mainstay_core::failure::{Class, Failure};
+use mainstay_core::retry::RetryPolicy;
 use mainstay_core::trace::TraceContext;
 use mainstay_store::Tx;
 use serde::Serialize;
@@ -134,6 +136,8 @@ pub(crate) enum Body {
 pub(crate) struct Function {
     pub(crate) body: Body,
     pub(crate) check: Arc<Check>,
+    /// How it is tried again, instead of the pool's way.
+    pub(crate) retry: Option<RetryPolicy>,
 }
 
 /// The kind of a function, as it is declared.
@@ -205,7 +209,11 @@ impl Functions {
         };
         self.0.insert(
             name.into(),
-            Function { body: Body::Action { run: Arc::new(body), timeout }, check: checking::<A>() },
+            Function {
+                body: Body::Action { run: Arc::new(body), timeout },
+                check: checking::<A>(),
+                retry: None,
+            },
         );
         self
     }
@@ -218,7 +226,7 @@ impl Functions {
     {
         let body = move |call: Call| -> Running<ActionAnswer> { Box::pin(run(call)) };
         let body = Body::Action { run: Arc::new(body), timeout };
-        self.0.insert(name.into(), Function { body, check: Arc::new(|_| Ok(())) });
+        self.0.insert(name.into(), Function { body, check: Arc::new(|_| Ok(())), retry: None });
         self
     }
 
@@ -245,8 +253,25 @@ impl Functions {
                 returned(&value).map_err(refused)
             })
         };
-        self.0.insert(name.into(), Function { body: Body::Mutation(Arc::new(body)), check: checking::<A>() });
+        let body = Body::Mutation(Arc::new(body));
+        self.0.insert(name.into(), Function { body, check: checking::<A>(), retry: None });
         self
+    }
+
+    /// Adds a mutation that is told how items end. While it fails it is told again by itself, as `retry` says instead of the
+    /// pool that the item was in; then it is a dead letter.
+    pub fn on_complete<C, F, Fut>(self, name: impl Into<String>, retry: RetryPolicy, run: F) -> Self
+    where
+        C: DeserializeOwned + Send + 'static,
+        F: Fn(Tx, Call, OnComplete<C>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = mainstay_store::Result<()>> + Send + 'static,
+    {
+        let name = name.into();
+        let mut functions = self.mutation(name.clone(), run);
+        if let Some(function) = functions.0.get_mut(&name) {
+            function.retry = Some(retry);
+        }
+        functions
     }
 
     /// Puts a circuit before an action: while it is open, items wait and spend no attempts, and the first one that is

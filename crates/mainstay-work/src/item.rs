@@ -26,6 +26,7 @@ pub struct NewWork {
     pub(crate) deadline: Option<Duration>,
     pub(crate) trace: Option<TraceContext>,
     pub(crate) retry_of: Option<String>,
+    pub(crate) letter_kind: Option<String>,
 }
 
 /// When an item may start.
@@ -57,6 +58,7 @@ impl NewWork {
             deadline: None,
             trace: None,
             retry_of: None,
+            letter_kind: None,
         })
     }
 
@@ -135,10 +137,19 @@ impl NewWork {
         self
     }
 
+    /// The kind of the dead letter that it becomes if it ends failed, instead of `work`.
+    pub fn letter_kind(mut self, kind: impl Into<String>) -> Self {
+        self.letter_kind = Some(kind.into());
+        self
+    }
+
     /// Checks what needs no database; `field` names a field for the error.
     pub(crate) fn check(&self, field: &dyn Fn(&str) -> String) -> Result<()> {
         name(&field("pool"), &self.pool)?;
         name(&field("function"), &self.function)?;
+        if let Some(kind) = &self.letter_kind {
+            name(&field("letterKind"), kind)?;
+        }
         if let Some(on_complete) = &self.on_complete {
             name(&field("onComplete"), on_complete)?;
         }
@@ -226,6 +237,9 @@ pub(crate) struct Item {
     /// The item whose end this one tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) completes: Option<String>,
+    /// The kind of the dead letter that it may become.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) letter_kind: Option<String>,
 }
 
 fn is_zero(number: &i16) -> bool {
@@ -269,6 +283,7 @@ impl Item {
             depth: 0,
             retry_of: None,
             completes: None,
+            letter_kind: None,
         }
     }
 

@@ -52,7 +52,7 @@ pub struct Letter {
     pub pool: String,
     /// Its function.
     pub function: String,
-    /// `work`, or `onComplete` for the telling of an item's end.
+    /// `work`, `onComplete` for the telling of an item's end, or what the item was enqueued with.
     pub kind: String,
     /// What was done about it.
     pub status: LetterStatus,
@@ -86,6 +86,8 @@ pub struct LetterFilter {
     pub pool: Option<String>,
     /// Of this function.
     pub function: Option<String>,
+    /// Of this kind.
+    pub kind: Option<String>,
     /// Older than the letter of this number.
     pub before: Option<i64>,
     /// Newer than the letter of this number, and the oldest first; 0 begins with the oldest of all.
@@ -115,6 +117,11 @@ const COUNT: &str =
 const PURGE: &str = "DELETE FROM mainstay_letters WHERE number IN (SELECT number FROM mainstay_letters \
      WHERE failed_at < $1 ORDER BY number LIMIT 1000)";
 
+/// The kind of letter that an item becomes, unless it is `work`. One that tries it again becomes the same.
+fn own_kind(item: &Item) -> Option<&str> {
+    item.letter_kind.as_deref().or(item.completes.as_deref().map(|_| "onComplete"))
+}
+
 /// The row of a letter.
 pub(crate) fn row(
     id: Uuid,
@@ -123,7 +130,7 @@ pub(crate) fn row(
     error: &str,
     now_ms: i64,
 ) -> mainstay_store::Result<[Value; 7]> {
-    let kind = if item.completes.is_some() { "onComplete" } else { "work" };
+    let kind = own_kind(item).unwrap_or("work");
     let written = Written { item: item.clone(), error: error.to_owned(), retried_as: None };
     Ok([
         Value::Blob(id.into_bytes().to_vec()),
@@ -159,6 +166,10 @@ impl Work {
             if let Some(function) = &filter.function {
                 values.push(Value::from(function));
                 sql.push_str(&format!(" AND name = ${}", values.len()));
+            }
+            if let Some(kind) = &filter.kind {
+                values.push(Value::from(kind));
+                sql.push_str(&format!(" AND kind = ${}", values.len()));
             }
             sql.push_str(&format!(" ORDER BY number {order} LIMIT $3"));
             let mut letters = Vec::new();
@@ -248,6 +259,7 @@ async fn retry_in(work: &Work, tx: &Tx, id: Uuid) -> mainstay_store::Result<Stri
         context: item.context.clone(),
         trace: item.trace.clone(),
         retry_of: Some(text(id)),
+        letter_kind: own_kind(item).map(str::to_owned),
         ..NewWork::new(pool, &item.function, &item.args).map_err(mainstay_store::Error::from)?
     };
     let receipt = noted(work.ground(), tx).add(vec![again]);

@@ -265,7 +265,9 @@ async fn settle_one(
         Ok("mutation") => FunctionKind::Mutation,
         _ => FunctionKind::Action,
     };
-    let next = next(&mut item, outcome, kind, &settlement.settings.retry, now_ms, &*ground.random);
+    let own = ground.functions.get(&item.function).and_then(|function| function.retry);
+    let policy = own.as_ref().unwrap_or(&settlement.settings.retry);
+    let next = next(&mut item, outcome, kind, policy, now_ms, &*ground.random);
     // Whoever ran it need not have heard of it: there are few of these, and only what starts anew asks.
     let is_canceled = is_canceled || (!matches!(next, Next::End(_)) && writes.is_to_stop(tx, id).await?);
     let result = match next {

@@ -182,6 +182,11 @@ impl Work {
         Ok(self.store().transact_with((function.to_owned(), kind), put).await?)
     }
 
+    /// Whether anybody has declared a function, inside of a transaction.
+    pub async fn knows_in(&self, tx: &Tx, function: &str) -> mainstay_store::Result<bool> {
+        Ok(self.ground.directory.function(tx, function).await?.is_ok())
+    }
+
     /// Enqueues an item in a transaction of its own.
     pub async fn enqueue(&self, item: NewWork) -> Result<Enqueued> {
         let mut enqueued = self.enqueue_all(vec![item]).await?;

@@ -2,6 +2,8 @@
 
 use crate::house::Rooms;
 use mainstay_flows::commands::{Command, Dispatched};
+use mainstay_flows::delivery::appends::Appends;
+use mainstay_flows::delivery::intents::Intents;
 use mainstay_flows::{Error, Result};
 use mainstay_store::{Store, Tx};
 use mainstay_work::NewWork;
@@ -26,6 +28,16 @@ impl Handle {
     /// Enqueues at the end of a transaction, beside what its author writes: all of it is committed, or nothing.
     pub fn enqueue_in(&self, tx: &Tx, items: impl IntoIterator<Item = NewWork>) -> Result<()> {
         Ok(self.rooms()?.work.enqueue_in(tx, items).map(drop)?)
+    }
+
+    /// Events that are appended as work.
+    pub fn appends(&self) -> Result<Appends> {
+        Ok(self.rooms()?.appends.clone())
+    }
+
+    /// Long operations between two events.
+    pub fn intents(&self) -> Result<Intents> {
+        Ok(self.rooms()?.intents.clone())
     }
 
     /// The store.

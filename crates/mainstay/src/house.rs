@@ -4,18 +4,28 @@ use crate::handle::Handle;
 use mainstay_events::Log;
 use mainstay_flows::Result;
 use mainstay_flows::commands::{Command, Commands, Dispatched, Dispatcher};
+use mainstay_flows::delivery::Retries;
+use mainstay_flows::delivery::appends::{self, Appends};
+use mainstay_flows::delivery::intents::{Intents, Operations};
+use mainstay_flows::delivery::outbox::Outbox;
 use mainstay_flows::projections::{Projecting, Projections, Registry};
 use mainstay_store::{Options, Store};
 use mainstay_work::{Engine, Functions, Pool, Work};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an application brings: its commands, its projections, its functions, its pools.
+/// How durable appends are tried again unless an application says otherwise: as their pool does (item 271).
+const APPEND_RETRIES: Retries = Retries { max_retries: 5, initial_backoff_ms: 100, base: 2.0 };
+
+/// What an application brings: its commands, its projections, its functions, its outboxes, its pools.
 pub struct Builder {
     options: Options,
     commands: Commands,
     projections: Registry,
     functions: Functions,
+    outboxes: Vec<Outbox>,
+    operations: Operations,
+    append_retries: Retries,
     pools: Vec<Pool>,
     handle: Handle,
 }
@@ -36,6 +46,22 @@ impl Builder {
         Self { functions, ..self }
     }
 
+    /// What turns the ends of actions into events.
+    pub fn outbox(mut self, outbox: Outbox) -> Self {
+        self.outboxes.push(outbox);
+        self
+    }
+
+    /// What the events of long operations are called.
+    pub fn operations(self, operations: Operations) -> Self {
+        Self { operations, ..self }
+    }
+
+    /// How durable appends are tried again; five times from 100 ms on, doubled each time, unless given.
+    pub fn append_retries(self, append_retries: Retries) -> Self {
+        Self { append_retries, ..self }
+    }
+
     /// A pool that functions are carried out in.
     pub fn pool(mut self, pool: Pool) -> Self {
         self.pools.push(pool);
@@ -54,17 +80,22 @@ impl Builder {
             mainstay_work::COMPONENT,
             mainstay_flows::commands::COMPONENT,
             mainstay_flows::projections::COMPONENT,
+            mainstay_flows::delivery::intents::COMPONENT,
         ];
         let store = components.into_iter().fold(self.options, Options::component).open().await?;
         let log = Log::open(&store).await?;
         let functions = self.projections.functions(self.commands.functions(self.functions));
+        let functions = self.outboxes.into_iter().fold(functions, |all, outbox| outbox.functions(all, &log));
+        let (functions, intents) = self.operations.functions(appends::functions(functions, &log));
         let work = Work::open(&store, functions).await?;
         for pool in self.pools {
             work.pool(pool).await?;
         }
+        let appends = Appends::open(&log, &work, self.append_retries).await?;
+        let intents = intents.open(&log, &work);
         let dispatcher = Dispatcher::open(&log, &work, self.commands).await?;
         let projections = Projections::open(&store, &log, &work, self.projections).await?;
-        let rooms = Arc::new(Rooms { store, log, work, dispatcher, projections });
+        let rooms = Arc::new(Rooms { store, log, work, dispatcher, projections, appends, intents });
         // Before anything runs that may ask for it.
         self.handle.lead_to(&rooms)?;
         let engine = rooms.work.start().await?;
@@ -80,6 +111,8 @@ pub(crate) struct Rooms {
     pub(crate) work: Work,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) projections: Projections,
+    pub(crate) appends: Appends,
+    pub(crate) intents: Intents,
 }
 
 /// A store with everything that is in it, at work in this process.
@@ -102,6 +135,9 @@ impl Mainstay {
             commands: Commands::new(),
             projections: Registry::new(),
             functions: Functions::new(),
+            outboxes: Vec::new(),
+            operations: Operations::new(),
+            append_retries: APPEND_RETRIES,
             pools: Vec::new(),
             handle: Handle::new(),
         }
@@ -141,6 +177,16 @@ impl Mainstay {
     /// The read models.
     pub fn projections(&self) -> &Projections {
         &self.rooms.projections
+    }
+
+    /// Events that are appended as work.
+    pub fn appends(&self) -> &Appends {
+        &self.rooms.appends
+    }
+
+    /// Long operations between two events.
+    pub fn intents(&self) -> &Intents {
+        &self.rooms.intents
     }
 
     /// Who carries work out.

@@ -6,6 +6,7 @@ mod circuits;
 mod config;
 mod demo;
 mod events;
+mod intents;
 mod limits;
 mod migrate;
 mod progress;
@@ -39,6 +40,7 @@ pub(crate) enum Verb {
     Work(work::Work),
     Limits(limits::Limits),
     Circuits(circuits::Circuits),
+    Intents(intents::Intents),
     Projections(projections::Projections),
     Replay(replay::Replay),
     Trace(trace::Trace),
@@ -67,6 +69,7 @@ impl Verb {
             Self::Work(verb) => block_on(verb.run(global)),
             Self::Limits(verb) => block_on(verb.run(global)),
             Self::Circuits(verb) => block_on(verb.run(global)),
+            Self::Intents(verb) => block_on(verb.run(global)),
             Self::Projections(verb) => block_on(verb.run(global)),
             Self::Replay(verb) => block_on(verb.run(global)),
             Self::Trace(verb) => block_on(verb.run(global)),

@@ -171,6 +171,7 @@ fn the_lines_in_the_documents_are_answered_as_they_say() {
     let documents = [
         ("README.md", 10),
         ("docs/concepts/circuits.md", 3),
+        ("docs/concepts/delivery.md", 3),
         ("docs/concepts/limits.md", 4),
         ("docs/concepts/events.md", 8),
         ("docs/concepts/work.md", 12),

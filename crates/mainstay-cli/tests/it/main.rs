@@ -12,6 +12,7 @@ mod endpoint;
 mod events;
 mod flows;
 mod guards;
+mod intents;
 mod keeping;
 mod migrate;
 mod program;

@@ -62,17 +62,21 @@ pub(crate) async fn commit(
     write(ground, tx, decided).await
 }
 
-/// As [`commit`], for appends that go in together: unless all of them are appended now, nothing is written, and whoever
-/// called ends the transaction. What is noted in memory belongs to the writer's whole group, and could not be taken back
+/// As [`commit`], for appends that go in together: unless all of them are appended now, or were before and may have been
+/// (`repeatable`), nothing is written, and whoever called ends the transaction. What is noted in memory belongs to the writer's whole group, and could not be taken back
 /// with a single member of it. The audit rows of what was refused are left to the caller too.
 pub(crate) async fn commit_together(
     ground: &Ground,
     tx: &Tx,
     appends: &[Arc<Prepared>],
+    repeatable: &[bool],
 ) -> mainstay_store::Result<(Vec<Result<Appended>>, Vec<Vec<Value>>)> {
     let mut decided = look_and_decide(ground, tx, appends).await?;
-    let is_new = |answer: &Result<Appended>| matches!(answer, Ok(new) if new.status == Status::Appended);
-    if !decided.answers.iter().all(is_new) {
+    let may_go_in = |(answer, is_repeatable): (&Result<Appended>, &bool)| match answer {
+        Ok(appended) => appended.status == Status::Appended || *is_repeatable,
+        Err(_) => false,
+    };
+    if !decided.answers.iter().zip(repeatable).all(may_go_in) {
         return Ok((decided.answers, decided.audits));
     }
     let audits = std::mem::take(&mut decided.audits);

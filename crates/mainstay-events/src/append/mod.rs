@@ -19,7 +19,7 @@ mod receipt;
 pub(crate) use batch::Batcher;
 pub(crate) use commit::Ground;
 pub use new_event::{Condition, NewEvent, NewStream, ScopeClaim};
-pub(crate) use prepare::{Prepared, groups};
+pub(crate) use prepare::{Prepared, fingerprint, groups};
 pub(crate) use receipt::Noted;
 pub use receipt::Receipt;
 

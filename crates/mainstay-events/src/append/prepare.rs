@@ -221,7 +221,7 @@ fn value(field: impl Display, text: &str) -> Result<()> {
 
 /// What must be the same when an idempotency key is used again: where the event belongs, what it is, and its data in
 /// one spelling. Correlation, metadata and trace may differ between two attempts.
-fn fingerprint(new: &NewEvent) -> [u8; FINGERPRINT_BYTES] {
+pub(crate) fn fingerprint(new: &NewEvent) -> [u8; FINGERPRINT_BYTES] {
     // serde_json's map is sorted by key.
     let data = serde_json::from_str::<serde_json::Value>(new.data.get());
     let data = data.map_or_else(|_| new.data.get().to_owned(), |value| value.to_string());

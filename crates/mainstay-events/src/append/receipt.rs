@@ -35,7 +35,14 @@ pub(crate) struct Noted {
     store: Store,
     ground: Arc<Ground>,
     figures: Arc<Figures>,
-    appends: Mutex<Vec<(Prepared, Receipt)>>,
+    appends: Mutex<Vec<Entry>>,
+}
+
+struct Entry {
+    prepared: Prepared,
+    receipt: Receipt,
+    /// Whether the transaction goes on when it was applied before.
+    is_repeatable: bool,
 }
 
 impl Noted {
@@ -47,6 +54,7 @@ impl Noted {
     pub(crate) fn add(
         &self,
         mut prepared: Prepared,
+        is_repeatable: bool,
         mut make_id: impl FnMut(Option<&str>) -> String,
     ) -> Receipt {
         for event in &mut prepared.events {
@@ -58,7 +66,7 @@ impl Noted {
         let event_ids = prepared.events.iter().filter_map(|event| event.new.event_id.clone()).collect();
         let receipt = Receipt { event_ids, ..Receipt::default() };
         let mut appends = self.appends.lock().unwrap_or_else(PoisonError::into_inner);
-        appends.push((prepared, receipt.clone()));
+        appends.push(Entry { prepared, receipt: receipt.clone(), is_repeatable });
         receipt
     }
 }
@@ -71,14 +79,18 @@ impl Epilogue for Noted {
                 merge_if_due(&self.store, recent);
             }
             let noted = std::mem::take(&mut *self.appends.lock().unwrap_or_else(PoisonError::into_inner));
-            let noted = noted.into_iter().map(|(prepared, receipt)| (Arc::new(prepared), receipt));
-            let (prepared, receipts): (Vec<_>, Vec<_>) = noted.unzip();
-            let (answers, audits) = commit_together(&self.ground, &tx, &prepared).await?;
+            let (mut prepared, mut receipts, mut repeatable) = (Vec::new(), Vec::new(), Vec::new());
+            for entry in noted {
+                prepared.push(Arc::new(entry.prepared));
+                receipts.push(entry.receipt);
+                repeatable.push(entry.is_repeatable);
+            }
+            let (answers, audits) = commit_together(&self.ground, &tx, &prepared, &repeatable).await?;
             self.audit_later(audits);
-            for (answer, receipt) in answers.into_iter().zip(receipts) {
+            for ((answer, receipt), is_repeatable) in answers.into_iter().zip(receipts).zip(repeatable) {
                 self.figures.record(&answer, began);
                 let appended = match answer {
-                    Ok(appended) if appended.status == Status::Duplicate => {
+                    Ok(appended) if appended.status == Status::Duplicate && !is_repeatable => {
                         Err(Error::AlreadyApplied(appended))
                     }
                     other => other,

@@ -1,7 +1,7 @@
 //! Appends beside an author's own writes.
 
 use crate::support::{all, append, event, open};
-use mainstay_events::{Append, Condition, Error, IdempotencyKey, Log, Receipt};
+use mainstay_events::{Append, Condition, Error, IdempotencyKey, Log, NewEvent, Receipt, Status};
 use mainstay_store::{Isolation, Store, Tx, params};
 use mainstay_testkit::stores::{Place, for_each_store};
 
@@ -98,6 +98,56 @@ fn what_was_applied_before_is_told_and_not_done_twice() {
         let audits: i64 = store.read(audits).await.unwrap();
         assert_eq!(audits, 1);
         assert_eq!((orders(&store).await, log.head().await.unwrap()), (1, 1));
+    });
+}
+
+#[test]
+fn an_append_that_may_repeat_lets_the_rest_of_its_transaction_commit() {
+    for_each_store(async |place| {
+        let (store, log) = open_with_orders(&place).await;
+        let keyed = |text: &str, key: &str| event(text, &[]).idempotent(&IdempotencyKey::raw(key).unwrap());
+        let order = async |tx: Tx, (log, id, event): (Log, i64, NewEvent)| {
+            let receipt = log.append_once_in(&tx, event)?;
+            tx.execute("INSERT INTO orders (id) VALUES ($1)", params![id]).await?;
+            Ok(receipt)
+        };
+        let first = store.transact_with((log.clone(), 1, keyed("Placed", "k")), order).await.unwrap();
+        assert_eq!(first.get().unwrap().status, Status::Appended);
+        let again = store.transact_with((log.clone(), 2, keyed("Placed", "k")), order).await.unwrap();
+        let (first, again) = (first.get().unwrap(), again.get().unwrap());
+        assert_eq!((again.status, &again.events), (Status::Duplicate, &first.events));
+        assert_eq!((orders(&store).await, log.head().await.unwrap()), (2, 1));
+        // Two of one transaction, of which the second repeats the first.
+        let twice = async |tx: Tx, (log, event): (Log, NewEvent)| {
+            Ok([log.append_once_in(&tx, event.clone())?, log.append_once_in(&tx, event)?])
+        };
+        let two = store.transact_with((log.clone(), keyed("Paid", "p")), twice).await.unwrap();
+        assert_eq!(
+            two.each_ref().map(|receipt| receipt.get().unwrap().status),
+            [Status::Appended, Status::Duplicate]
+        );
+        let other = store.transact_with((log.clone(), 3, keyed("Other", "k")), order).await.unwrap_err();
+        assert_eq!(Error::from(other).code(), "IDEMPOTENCY_CONFLICT");
+        let bare = store.transact_with((log.clone(), 4, event("Bare", &[])), order).await.unwrap_err();
+        assert_eq!(Error::from(bare).code(), "EVENT_INVALID");
+        assert_eq!((orders(&store).await, log.head().await.unwrap()), (2, 2));
+    });
+}
+
+#[test]
+fn an_event_is_found_by_its_key_and_known_from_another() {
+    for_each_store(async |place| {
+        let (store, log) = open_with_orders(&place).await;
+        let keyed = |text: &str| event(text, &[]).idempotent(&IdempotencyKey::raw("k").unwrap());
+        log.append(keyed("Placed")).await.unwrap();
+        let find = async |tx: Tx, (log, tenant): (Log, Option<&'static str>)| {
+            Ok(log.find_by_key_in(&tx, tenant, "k").await?)
+        };
+        let found = store.transact_with((log.clone(), None), find).await.unwrap().unwrap();
+        assert_eq!(found.position(), 1);
+        assert!(found.is_repeated_by(&keyed("Placed")) && !found.is_repeated_by(&keyed("Other")));
+        assert!(!found.is_repeated_by(&event("Placed", &[])));
+        assert!(store.transact_with((log.clone(), Some("acme")), find).await.unwrap().is_none());
     });
 }
 

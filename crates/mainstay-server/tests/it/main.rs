@@ -8,6 +8,7 @@ mod commands;
 mod events;
 mod guards;
 mod health;
+mod intents;
 mod limits;
 mod openapi;
 mod problems;

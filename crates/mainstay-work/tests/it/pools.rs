@@ -1,9 +1,25 @@
 //! Pools: what runs, how often, and what is kept of it.
 
-use crate::bench_of_tools::{Diary, effects, ended, item, open, shop};
+use crate::bench_of_tools::{Diary, effects, ended, functions, item, open, retry, shop};
+use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
-use mainstay_work::{Canceled, LetterFilter, Native, NewWork, State, WorkResult};
+use mainstay_work::{
+    Call, Canceled, Letter, LetterFilter, Native, NewWork, OnComplete, Pool, State, Work, WorkResult,
+};
 use std::time::Duration;
+
+/// The first letter, once there is one.
+async fn letter(work: &Work, filter: LetterFilter) -> Letter {
+    let first = async {
+        loop {
+            if let Some(letter) = work.letters(filter.clone(), 10).await.unwrap().pop() {
+                return letter;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), first).await.unwrap()
+}
 
 #[test]
 fn b_148_results_are_success_failed_or_canceled() {
@@ -80,16 +96,60 @@ fn an_on_complete_that_fails_is_tried_by_itself_and_becomes_a_letter() {
         let engine = work.start().await.unwrap();
         let told = work.enqueue(item("note", "a").on_complete("ended_badly", "x").unwrap()).await.unwrap();
         assert_eq!(ended(&work, &told.work_id).await.native, Native::Success);
-        let letter = async {
-            loop {
-                if let Some(letter) = work.letters(LetterFilter::default(), 10).await.unwrap().pop() {
-                    return letter;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let letter = tokio::time::timeout(Duration::from_secs(20), letter).await.unwrap();
+        let letter = letter(&work, LetterFilter::default()).await;
         assert_eq!((letter.kind.as_str(), letter.attempts), ("onComplete", 3));
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
+#[test]
+fn an_on_complete_is_tried_again_as_it_says_and_not_as_its_pool_does() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let told = diary.clone();
+        let functions = functions(&diary).on_complete(
+            "stubborn",
+            retry(7),
+            move |_: Tx, call: Call, _: OnComplete<String>| {
+                told.note(format!("told#{}", call.attempt));
+                async { Err(mainstay_store::Error::application("cannot be told")) }
+            },
+        );
+        let work = Work::open(&store, functions).await.unwrap();
+        work.pool(Pool::new("shop").retry(retry(1))).await.unwrap();
+        let engine = work.start().await.unwrap();
+        let new = item("note", "a").on_complete("stubborn", "x").unwrap();
+        ended(&work, &work.enqueue(new).await.unwrap().work_id).await;
+        let kind = Some("onComplete".to_owned());
+        let filter = LetterFilter { kind, ..LetterFilter::default() };
+        let letter = letter(&work, filter).await;
+        assert_eq!((letter.function.as_str(), letter.attempts), ("stubborn", 7));
+        assert!(letter.args.get().contains(r#""context":"x""#), "{}", letter.args);
+        // Tried again it is told as often, and is a letter of the same kind.
+        let again = work.retry_letter(&letter.work_id).await.unwrap();
+        ended(&work, &again).await;
+        let letter = work.letter(&again).await.unwrap();
+        assert_eq!((letter.kind.as_str(), letter.attempts), ("onComplete", 7));
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
+#[test]
+fn a_letter_is_of_the_kind_that_its_item_says() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let engine = work.start().await.unwrap();
+        work.enqueue(item("refuse", "a").letter_kind("append")).await.unwrap();
+        work.enqueue(item("refuse", "b")).await.unwrap();
+        let of = |kind: &str| LetterFilter { kind: Some(kind.to_owned()), ..LetterFilter::default() };
+        let first = letter(&work, of("append")).await;
+        assert_eq!((first.kind.as_str(), first.args.get()), ("append", "\"a\""));
+        assert_eq!(letter(&work, of("work")).await.args.get(), "\"b\"");
+        // Tried again it is of the same kind.
+        let again = work.retry_letter(&first.work_id).await.unwrap();
+        ended(&work, &again).await;
+        assert_eq!(work.letter(&again).await.unwrap().kind, "append");
         engine.stop(Duration::from_secs(5)).await.unwrap();
     });
 }

@@ -1,15 +1,17 @@
-//! `/v1/commands`, and below `/admin` projections, replays, poison events, their letters and traces: the offices.
+//! `/v1/commands`, `/v1/intents`, and below `/admin` projections, replays, poison events, their letters and traces: the offices.
 //!
 //! - `commands`: what somebody wants to happen, and what came of it
 //! - `projections`: how read models are doing, and what is done about it
 //! - `replays`: filling read models anew
 //! - `failures`: events that read models could not take
 //! - `traces`: what belongs together
+//! - `intents`: long operations between two events
 //! - `problem`: what the offices say, as a problem document
 //! - `schema`: how the API's description shows what they take and give
 
 mod commands;
 mod failures;
+mod intents;
 mod problem;
 mod projections;
 mod replays;
@@ -57,6 +59,12 @@ pub(super) fn routes() -> Routes {
         .add(Operator, routes!(failures::ignore_letters))
         .add(Admin, routes!(failures::purge_letters))
         .add(Reader, routes!(traces::get))
+        .add(Operator, routes!(intents::record))
+        .add(Operator, routes!(intents::complete))
+        .add(Reader, routes!(intents::orphans))
+        .add(Reader, routes!(intents::list))
+        .add(Reader, routes!(intents::get))
+        .add(Operator, routes!(intents::abandon))
 }
 
 /// The read models, for whoever may see all of them: they belong to no tenant.

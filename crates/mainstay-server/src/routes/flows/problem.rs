@@ -43,6 +43,10 @@ impl From<Error> for Problem {
             Error::LetterNotPending { event_id, status } => {
                 problem.with("eventId", event_id).with("currentStatus", status)
             }
+            Error::IntentNotFound(key) | Error::IntentKeyTaken(key) => problem.with("intentKey", key),
+            Error::IntentEnded { intent_key, status } => {
+                problem.with("intentKey", intent_key).with("currentStatus", status)
+            }
             Error::Unreadable { position, .. } => problem.with("position", position),
             _ => problem,
         }

@@ -1,0 +1,389 @@
+//! What is kept of intents.
+
+use super::MAX_PAGE;
+use super::intent::{Completion, Intent, IntentStatus, OnTimeout};
+use super::names::Named;
+use crate::error::Error;
+use mainstay_core::trace::TraceContext;
+use mainstay_store::{Hold, Row, Tx, Value, params};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::fmt;
+use std::str::FromStr;
+
+/// How long an intent is kept after it has ended.
+const KEPT_MS: i64 = 7 * 86_400_000;
+
+/// All that is kept of an intent beside the columns that it is found by.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Kept {
+    pub(super) stream_type: String,
+    pub(super) stream_id: String,
+    pub(super) bounded_context: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tenant_id: Option<String>,
+    pub(super) timeout_ms: u64,
+    pub(super) on_timeout: OnTimeout,
+    pub(super) names: Named,
+    pub(super) trace: TraceContext,
+    pub(super) intent_event_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) metadata: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) completion_event_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) result: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+}
+
+/// A row.
+#[derive(Debug, Clone)]
+pub(super) struct Record {
+    pub(super) intent_key: String,
+    pub(super) operation_type: String,
+    pub(super) correlation_id: String,
+    pub(super) status: IntentStatus,
+    pub(super) started_at: i64,
+    pub(super) timeout_at: i64,
+    pub(super) timeouts: u32,
+    pub(super) ended_at: Option<i64>,
+    pub(super) kept: Kept,
+}
+
+/// Where a page of intents ends. Its text is what a client gives back for the next page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// When the last one began.
+    started_at: i64,
+    /// Its key.
+    intent_key: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:x}.{}", self.started_at, self.intent_key)
+    }
+}
+
+impl FromStr for Place {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parts = text.split_once('.').filter(|(_, key)| !key.contains(char::is_control));
+        let place = parts.and_then(|(at, key)| {
+            let started_at = i64::from_str_radix(at, 16).ok()?;
+            Some(Self { started_at, intent_key: key.to_owned() })
+        });
+        place.ok_or_else(|| Error::invalid("cursor", "is not the `next` of a page"))
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Which intents are wanted, the newest first.
+#[derive(Debug, Clone, Default)]
+pub struct IntentFilter {
+    /// Of this status.
+    pub status: Option<IntentStatus>,
+    /// Of this operation.
+    pub operation_type: Option<String>,
+    /// That belong together under this id.
+    pub correlation_id: Option<String>,
+    /// The `next` of the page before.
+    pub after: Option<Place>,
+}
+
+/// Which intents without completion are wanted, the oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct Orphans {
+    /// Of this operation.
+    pub operation_type: Option<String>,
+    /// That began at least so long ago.
+    pub older_than_ms: u64,
+    /// The `next` of the page before.
+    pub after: Option<Place>,
+}
+
+/// A page of intents.
+#[derive(Debug, Clone, Serialize)]
+pub struct IntentPage {
+    /// The intents.
+    pub intents: Vec<Intent>,
+    /// Where the next page begins, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Place>,
+}
+
+const COLUMNS: &str =
+    "intent_key, operation_type, correlation_id, status, started_at, timeout_at, timeouts, ended_at, intent";
+const INSERT: &str = "INSERT INTO mainstay_intents (intent_key, operation_type, correlation_id, status, started_at, \
+     timeout_at, timeouts, intent) VALUES ($1, $2, $3, 0, $4, $5, 0, $6) ON CONFLICT (intent_key) DO NOTHING";
+const END: &str = "UPDATE mainstay_intents SET status = $2, ended_at = mainstay_now(), \
+     expires_at = mainstay_now() + $3, intent = $4 WHERE intent_key = $1 AND status = 0";
+const NEXT_TIMEOUT: &str =
+    "UPDATE mainstay_intents SET timeouts = timeouts + 1, timeout_at = $2 WHERE intent_key = $1";
+const PRUNE: &str = "DELETE FROM mainstay_intents WHERE intent_key IN (SELECT intent_key FROM mainstay_intents \
+     WHERE expires_at <= mainstay_now() ORDER BY expires_at LIMIT $1)";
+
+/// Writes an intent down whose key is free; whether it is.
+pub(super) async fn insert(tx: &Tx, record: &Record) -> mainstay_store::Result<bool> {
+    let params = params![
+        &record.intent_key,
+        &record.operation_type,
+        &record.correlation_id,
+        record.started_at,
+        record.timeout_at,
+        json(&record.kept)?,
+    ];
+    Ok(tx.execute(INSERT, params).await? == 1)
+}
+
+pub(super) async fn find(tx: &Tx, intent_key: &str) -> mainstay_store::Result<Option<Record>> {
+    let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE intent_key = $1");
+    tx.query_optional(&sql, params![intent_key]).await?.map(|row| record(&row)).transpose()
+}
+
+/// As [`find`], and nobody else decides about it until the transaction has ended.
+pub(super) async fn hold(tx: &Tx, intent_key: &str) -> mainstay_store::Result<Option<Record>> {
+    let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE intent_key = $1");
+    let rows = tx.query_holding(&sql, params![intent_key], Hold::Alone).await?;
+    rows.first().map(record).transpose()
+}
+
+/// Ends an intent that is held and pending.
+pub(super) async fn end(
+    tx: &Tx,
+    record: &Record,
+    completion: &Completion,
+    event_id: &str,
+) -> mainstay_store::Result<()> {
+    let kept = Kept {
+        completion_event_id: Some(event_id.to_owned()),
+        result: completion.result.clone(),
+        error: completion.error.clone(),
+        ..record.kept.clone()
+    };
+    let params = params![&record.intent_key, completion.status.makes().number(), KEPT_MS, json(&kept)?];
+    tx.execute(END, params).await.map(drop)
+}
+
+/// Notes that an intent's time was up; it is up again at `timeout_at`.
+pub(super) async fn timed_out(tx: &Tx, record: &Record, timeout_at: i64) -> mainstay_store::Result<()> {
+    tx.execute(NEXT_TIMEOUT, params![&record.intent_key, timeout_at]).await.map(drop)
+}
+
+/// Forgets intents that ended long ago; how many.
+pub(super) async fn prune(tx: &Tx, limit: u64) -> mainstay_store::Result<u64> {
+    tx.execute(PRUNE, params![limit as i64]).await
+}
+
+/// A page of intents, the newest first. Each status has its place in the indexes, so one is looked at after the other.
+pub(super) async fn list(tx: &Tx, filter: &IntentFilter, limit: usize) -> mainstay_store::Result<IntentPage> {
+    let limit = limit.clamp(1, MAX_PAGE);
+    let mut records = Vec::new();
+    for status in IntentStatus::ALL {
+        if filter.status.is_some_and(|wanted| wanted != status) {
+            continue;
+        }
+        let mut wanted = Wanted::new(status);
+        wanted.operation_type(filter.operation_type.as_ref());
+        if let Some(id) = &filter.correlation_id {
+            wanted.and("correlation_id =", id.as_str().into());
+        }
+        if let Some(after) = &filter.after {
+            wanted.beyond("<", after);
+        }
+        records.extend(wanted.read(tx, "DESC", limit).await?);
+    }
+    records.sort_by(|one, other| place(other).cmp(&place(one)));
+    page(tx, records, limit).await
+}
+
+/// A page of intents that nobody has completed, the oldest first.
+pub(super) async fn orphans(tx: &Tx, orphans: &Orphans, limit: usize) -> mainstay_store::Result<IntentPage> {
+    let limit = limit.clamp(1, MAX_PAGE);
+    let mut wanted = Wanted::new(IntentStatus::Pending);
+    wanted.operation_type(orphans.operation_type.as_ref());
+    let latest = tx.now_ms().await?.saturating_sub_unsigned(orphans.older_than_ms);
+    // One bound, not two: without figures SQLite takes an index of fewer columns for as good, and reads other operations.
+    match &orphans.after {
+        Some(after) => wanted.beyond(">", after),
+        None => wanted.and("started_at <=", latest.into()),
+    }
+    let mut records = wanted.read(tx, "ASC", limit).await?;
+    records.retain(|record| record.started_at <= latest);
+    page(tx, records, limit).await
+}
+
+/// A statement that grows by what is wanted.
+struct Wanted {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Wanted {
+    fn new(status: IntentStatus) -> Self {
+        let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE status = $1");
+        Self { sql, values: vec![Value::Int(status.number())] }
+    }
+
+    fn and(&mut self, condition: &str, value: Value) {
+        self.values.push(value);
+        self.sql.push_str(&format!(" AND {condition} ${}", self.values.len()));
+    }
+
+    fn operation_type(&mut self, operation_type: Option<&String>) {
+        if let Some(operation_type) = operation_type {
+            self.and("operation_type =", operation_type.as_str().into());
+        }
+    }
+
+    /// Only those beyond a place; the order of a page must be that of the comparison.
+    fn beyond(&mut self, comparison: &str, Place { started_at, intent_key }: &Place) {
+        self.values.extend([Value::Int(*started_at), intent_key.as_str().into()]);
+        let count = self.values.len();
+        self.sql.push_str(&format!(" AND (started_at, intent_key) {comparison} (${}, ${count})", count - 1));
+    }
+
+    /// One more than a page, by which the last one is known.
+    fn statement(mut self, order: &str, limit: usize) -> (String, Vec<Value>) {
+        self.values.push(Value::Int(limit as i64 + 1));
+        let limit = self.values.len();
+        self.sql.push_str(&format!(" ORDER BY started_at {order}, intent_key {order} LIMIT ${limit}"));
+        (self.sql, self.values)
+    }
+
+    async fn read(self, tx: &Tx, order: &str, limit: usize) -> mainstay_store::Result<Vec<Record>> {
+        let (sql, values) = self.statement(order, limit);
+        tx.query(&sql, &values).await?.iter().map(record).collect()
+    }
+}
+
+fn place(record: &Record) -> (i64, &str) {
+    (record.started_at, &record.intent_key)
+}
+
+async fn page(tx: &Tx, mut records: Vec<Record>, limit: usize) -> mainstay_store::Result<IntentPage> {
+    let is_more = records.len() > limit;
+    records.truncate(limit);
+    let next = records.last().filter(|_| is_more);
+    let next = next.map(|last| Place { started_at: last.started_at, intent_key: last.intent_key.clone() });
+    let now_ms = tx.now_ms().await?;
+    Ok(IntentPage { intents: records.into_iter().map(|record| record.seen(now_ms)).collect(), next })
+}
+
+impl Record {
+    /// The intent as it is seen at a moment.
+    pub(super) fn seen(self, now_ms: i64) -> Intent {
+        Intent {
+            intent_key: self.intent_key,
+            operation_type: self.operation_type,
+            stream_type: self.kept.stream_type,
+            stream_id: self.kept.stream_id,
+            bounded_context: self.kept.bounded_context,
+            tenant_id: self.kept.tenant_id,
+            correlation_id: self.correlation_id,
+            status: self.status,
+            timeout_ms: self.kept.timeout_ms,
+            on_timeout: self.kept.on_timeout,
+            started_at: self.started_at,
+            timeout_at: self.timeout_at,
+            timeouts: self.timeouts,
+            time_since_intent: now_ms - self.started_at,
+            ended_at: self.ended_at,
+            intent_event_id: self.kept.intent_event_id,
+            completion_event_id: self.kept.completion_event_id,
+            result: self.kept.result,
+            error: self.kept.error,
+            metadata: self.kept.metadata,
+        }
+    }
+}
+
+fn record(row: &Row) -> mainstay_store::Result<Record> {
+    let timeouts: i64 = row.get(6)?;
+    Ok(Record {
+        intent_key: row.get(0)?,
+        operation_type: row.get(1)?,
+        correlation_id: row.get(2)?,
+        status: IntentStatus::of(row.get(3)?),
+        started_at: row.get(4)?,
+        timeout_at: row.get(5)?,
+        timeouts: u32::try_from(timeouts).unwrap_or_default(),
+        ended_at: row.get(7)?,
+        kept: serde_json::from_str(row.get(8)?).map_err(mainstay_store::Error::application)?,
+    })
+}
+
+fn json(value: &impl Serialize) -> mainstay_store::Result<String> {
+    serde_json::to_string(value).map_err(mainstay_store::Error::application)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mainstay_store::Options;
+
+    /// How SQLite goes about a statement.
+    async fn plan(wanted: Wanted, order: &str) -> String {
+        let options = Options::new("sqlite::memory:").component(super::super::COMPONENT);
+        let store = options.open().await.unwrap();
+        let explain = async |tx: Tx, (sql, values): (String, Vec<Value>)| {
+            let rows = tx.query(&sql, &values).await?;
+            rows.iter().map(|row| row.get("detail")).collect::<mainstay_store::Result<Vec<String>>>()
+        };
+        let (sql, values) = wanted.statement(order, 50);
+        store.read_with((format!("EXPLAIN QUERY PLAN {sql}"), values), explain).await.unwrap().join("; ")
+    }
+
+    #[tokio::test]
+    async fn b_184_every_page_is_read_from_an_index_in_its_order() {
+        let place: Place = "3e8.Op:Order:1:1000".parse().unwrap();
+        assert_eq!(place.to_string(), "3e8.Op:Order:1:1000");
+        let pending = |operation: Option<&str>, is_first: bool| {
+            let mut wanted = Wanted::new(IntentStatus::Pending);
+            wanted.operation_type(operation.map(str::to_owned).as_ref());
+            match is_first {
+                true => wanted.and("started_at <=", 7_i64.into()),
+                false => wanted.beyond(">", &place),
+            }
+            wanted
+        };
+        let mut correlated = Wanted::new(IntentStatus::Failed);
+        correlated.and("correlation_id =", "corr".into());
+        correlated.beyond("<", &place);
+        let plans = [
+            (plan(pending(None, true), "ASC").await, "by_status (status=? AND started_at<"),
+            (plan(pending(None, false), "ASC").await, "by_status (status=? AND (started_at,intent_key)>"),
+            (
+                plan(pending(Some("Op"), true), "ASC").await,
+                "by_operation (operation_type=? AND status=? AND started_at<",
+            ),
+            (
+                plan(pending(Some("Op"), false), "ASC").await,
+                "by_operation (operation_type=? AND status=? AND (started_at,",
+            ),
+            (
+                plan(correlated, "DESC").await,
+                "by_correlation (correlation_id=? AND status=? AND (started_at,",
+            ),
+        ];
+        for (plan, index) in plans {
+            assert!(plan.contains(index), "{plan} is not {index}");
+            assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for bad in ["", "x", "1", "zz.key", "1.a\0b"] {
+            assert_eq!(bad.parse::<Place>().unwrap_err().code(), "FLOW_INVALID", "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The table of intents.
+
+use mainstay_store::migrations::{Component, Script, Step};
+
+/// What intents need; give it to [`Options::component`](mainstay_store::Options::component).
+pub static COMPONENT: Component = Component { name: "intents", steps: &[CREATE_INTENTS] };
+
+/// One row for each intent, forgotten a while after it has ended. `status` is 0 for those that nobody has completed;
+/// `timeouts` is the number of the timer that counts: others are late.
+const CREATE_INTENTS: Step = Step {
+    name: "create_intents",
+    script: Script::Both(&[INTENTS, BY_STATUS, BY_OPERATION, BY_CORRELATION, BY_EXPIRY]),
+    needs: 0,
+};
+
+const INTENTS: &str = "CREATE TABLE mainstay_intents (
+    intent_key TEXT COLLATE \"binary\" NOT NULL PRIMARY KEY,
+    operation_type TEXT COLLATE \"binary\" NOT NULL,
+    correlation_id TEXT COLLATE \"binary\" NOT NULL,
+    status BIGINT NOT NULL,
+    started_at BIGINT NOT NULL,
+    timeout_at BIGINT NOT NULL,
+    timeouts BIGINT NOT NULL,
+    ended_at BIGINT,
+    expires_at BIGINT,
+    intent TEXT NOT NULL)";
+
+const BY_STATUS: &str =
+    "CREATE INDEX mainstay_intents_by_status ON mainstay_intents (status, started_at, intent_key)";
+
+const BY_OPERATION: &str = "CREATE INDEX mainstay_intents_by_operation ON mainstay_intents \
+     (operation_type, status, started_at, intent_key)";
+
+const BY_CORRELATION: &str = "CREATE INDEX mainstay_intents_by_correlation ON mainstay_intents \
+     (correlation_id, status, started_at, intent_key)";
+
+const BY_EXPIRY: &str =
+    "CREATE INDEX mainstay_intents_by_expiry ON mainstay_intents (expires_at) WHERE expires_at IS NOT NULL";

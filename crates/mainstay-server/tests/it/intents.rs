@@ -1,0 +1,235 @@
+//! Intents over HTTP, on a server that knows no Rust of an application's.
+
+use crate::client::{Request, get, post};
+use crate::running::{Running, options};
+use mainstay_server::tokens::New;
+use mainstay_server::{Role, Rooms, Tokens, equipped};
+use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_work::FunctionKind;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct House {
+    server: Running,
+    rooms: Rooms,
+    admin: String,
+}
+
+impl House {
+    async fn open(place: &Place) -> Self {
+        let store = equipped(place.options()).open().await.unwrap();
+        let rooms = Rooms::open(&store).await.unwrap();
+        let server = Running::start_with(options(), rooms.clone()).await;
+        let admin = server.token(Role::Admin).await;
+        Self { server, rooms, admin }
+    }
+
+    async fn ask(&self, request: Request) -> (u16, Value) {
+        let answer = request.token(&self.admin).send(self.server.address).await;
+        (answer.status, answer.json())
+    }
+
+    async fn good(&self, request: Request) -> Value {
+        let (status, body) = self.ask(request).await;
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        self.good(post(path, &body.to_string())).await
+    }
+
+    async fn refused(&self, path: &str, body: Value) -> (u16, Value) {
+        let (status, problem) = self.ask(post(path, &body.to_string())).await;
+        assert!(status >= 400, "{problem}");
+        (status, problem)
+    }
+}
+
+fn submission(order: &str) -> Value {
+    json!({
+        "operationType": "OrderSubmission", "streamType": "Order", "streamId": order, "boundedContext": "orders",
+        "timeoutMs": 300_000, "onTimeout": "abandon", "metadata": { "total": 7 },
+    })
+}
+
+#[test]
+fn an_operation_is_begun_completed_and_found_over_http() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let begun = house.post("/v1/intents", submission("ord 1/a")).await;
+        let key = begun["intentKey"].as_str().unwrap();
+        assert!(key.starts_with("OrderSubmission:Order:ord 1/a:"), "{begun}");
+        assert_eq!(begun["isDuplicate"], false);
+        let path = key.replace(' ', "%20").replace('/', "%2F");
+        let seen = house.good(get(&format!("/admin/intents/{path}"))).await;
+        assert_eq!((&seen["status"], &seen["metadata"]), (&json!("pending"), &json!({ "total": 7 })));
+        assert_eq!(seen["onTimeout"], json!({ "policy": "abandon" }));
+        let orphans = house.good(get("/v1/intents/orphans?operationType=OrderSubmission")).await;
+        assert_eq!(orphans["intents"][0]["intentKey"], begun["intentKey"]);
+        assert!(orphans["intents"][0]["timeSinceIntent"].as_i64().unwrap() >= 0);
+
+        let complete = format!("/v1/intents/{path}/complete");
+        let done = json!({ "status": "success", "result": { "charge": "ch-1" } });
+        let ended = house.post(&complete, done.clone()).await;
+        assert_eq!((&ended["status"], &ended["isDuplicate"]), (&json!("completed"), &json!(false)));
+        let again = house.post(&complete, done).await;
+        assert_eq!(
+            (&again["isDuplicate"], &again["completionEventId"]),
+            (&json!(true), &ended["completionEventId"])
+        );
+        let (status, late) = house.refused(&complete, json!({ "status": "failure", "error": "no" })).await;
+        assert_eq!(
+            (status, &late["code"], &late["currentStatus"]),
+            (409, &json!("INTENT_ALREADY_ENDED"), &json!("completed"))
+        );
+        assert_eq!(house.good(get("/v1/intents/orphans")).await, json!({ "intents": [] }));
+        let types: Vec<Value> = house.good(get("/v1/events")).await["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| event["type"].clone())
+            .collect();
+        assert_eq!(types, ["OrderSubmissionStarted", "OrderSubmitted"]);
+    });
+}
+
+#[test]
+fn b_182_time_is_up_and_a_handler_is_called_without_any_rust() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.rooms.work.declare("resubmit", FunctionKind::Action).await.unwrap();
+        let engine = house.rooms.work.start().await.unwrap();
+        let mut asked = submission("1");
+        asked["timeoutMs"] = json!(10);
+        asked["onTimeout"] = json!("retry");
+        asked["handler"] = json!("resubmit");
+        asked["maxRetries"] = json!(2);
+        let begun = house.post("/v1/intents", asked).await;
+        let path = format!("/admin/intents/{}", begun["intentKey"].as_str().unwrap());
+        let abandoned = async {
+            loop {
+                let seen = house.good(get(&path)).await;
+                if seen["status"] == "abandoned" {
+                    return seen;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let seen = tokio::time::timeout(PATIENCE, abandoned).await.unwrap();
+        assert_eq!((&seen["timeouts"], &seen["error"]), (&json!(2), &json!("timeout")));
+        // The handler's calls wait for whoever pulls them.
+        let pending = house.good(get("/v1/pools/retrier")).await;
+        assert_eq!(pending["pending"], 2, "{pending}");
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn intents_are_listed_page_by_page_and_abandoned_by_operators() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        for number in 0..5 {
+            let mut asked = submission(&number.to_string());
+            asked["startedAt"] = json!(1_000 + number);
+            asked["correlationId"] = json!(format!("corr-{}", number % 2));
+            house.post("/v1/intents", asked).await;
+        }
+        let abandoned = house
+            .post("/admin/intents/OrderSubmission:Order:3:1003/abandon", json!({ "reason": "a mistake" }))
+            .await;
+        assert_eq!(abandoned["status"], "abandoned");
+        let streams = |page: &Value| -> Vec<String> {
+            let intents = page["intents"].as_array().unwrap();
+            intents.iter().map(|intent| intent["streamId"].as_str().unwrap().to_owned()).collect()
+        };
+        let first = house.good(get("/admin/intents?limit=2")).await;
+        assert_eq!(streams(&first), ["4", "3"]);
+        let next = first["next"].as_str().unwrap().replace(':', "%3A");
+        assert_eq!(
+            streams(&house.good(get(&format!("/admin/intents?limit=2&cursor={next}"))).await),
+            ["2", "1"]
+        );
+        assert_eq!(streams(&house.good(get("/admin/intents?status=abandoned")).await), ["3"]);
+        assert_eq!(
+            streams(&house.good(get("/admin/intents?status=pending&correlationId=corr-1")).await),
+            ["1"]
+        );
+        assert_eq!(streams(&house.good(get("/v1/intents/orphans?limit=3")).await), ["0", "1", "2"]);
+        let old = house.good(get("/v1/intents/orphans?olderThanMs=18446744073709551615")).await;
+        assert!(streams(&old).is_empty());
+        let again = house.post("/v1/intents", {
+            let mut asked = submission("2");
+            asked["startedAt"] = json!(1_002);
+            asked
+        });
+        assert_eq!(again.await["isDuplicate"], true);
+    });
+}
+
+#[test]
+fn what_cannot_be_an_intent_is_refused_with_a_reason() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let with = |name: &str, value: Value| {
+            let mut asked = submission("1");
+            asked[name] = value;
+            asked
+        };
+        let bad = [
+            (with("timeoutMs", json!(0)), 400, "FLOW_INVALID"),
+            (with("operationType", json!("")), 400, "FLOW_INVALID"),
+            (with("operationType", json!("a\u{0}b")), 400, "FLOW_INVALID"),
+            (with("onTimeout", json!("retry")), 400, "FLOW_INVALID"),
+            (with("onTimeout", json!("explode")), 400, "BODY_INVALID"),
+            (with("maxRetries", json!(3)), 400, "FLOW_INVALID"),
+            (with("handler", json!("nobody")), 422, "UNKNOWN_FUNCTION"),
+            (with("metadata", json!("x".repeat(40_000))), 400, "FLOW_INVALID"),
+            (with("surprise", json!(1)), 400, "BODY_INVALID"),
+        ];
+        for (asked, status, code) in bad {
+            let (got, problem) = house.refused("/v1/intents", asked.clone()).await;
+            let is_right = got == status && problem["code"] == code;
+            assert!(is_right, "{asked}: {got} {problem}");
+        }
+        for unknown in ["x", "%00", "OrderSubmission:Order:1:1"] {
+            let (status, problem) = house.ask(get(&format!("/admin/intents/{unknown}"))).await;
+            assert_eq!((status, &problem["code"]), (404, &json!("INTENT_NOT_FOUND")), "{problem}");
+            let body = json!({ "status": "success" });
+            let (status, _) = house.refused(&format!("/v1/intents/{unknown}/complete"), body).await;
+            assert_eq!(status, 404);
+        }
+        for path in
+            ["/admin/intents?cursor=x", "/admin/intents?operationType=%00", "/v1/intents/orphans?limit=0"]
+        {
+            let (status, problem) = house.ask(get(path)).await;
+            assert_eq!(status, 400, "{path}: {problem}");
+        }
+        assert_eq!(house.good(get("/v1/events")).await["head"], 0);
+    });
+}
+
+#[test]
+fn a_token_that_is_confined_to_a_tenant_reaches_no_intent() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let begun = house.post("/v1/intents", submission("1")).await;
+        let new = New::named("confined", Role::Admin).unwrap().tenant("acme").unwrap();
+        let (_, secret) = Tokens::new(house.server.store.clone()).create(new).await.unwrap();
+        let key = begun["intentKey"].as_str().unwrap();
+        let done = json!({ "status": "success" }).to_string();
+        for request in [
+            post("/v1/intents", &submission("2").to_string()),
+            post(&format!("/v1/intents/{key}/complete"), &done),
+            get("/v1/intents/orphans"),
+            get("/admin/intents"),
+            get(&format!("/admin/intents/{key}")),
+            post(&format!("/admin/intents/{key}/abandon"), "{}"),
+        ] {
+            let answer = request.token(secret.reveal()).send(house.server.address).await;
+            assert_eq!((answer.status, &answer.json()["code"]), (403, &json!("UNAUTHORIZED")));
+        }
+    });
+}
