@@ -157,6 +157,38 @@ pub enum Error {
         /// Its lowest checkpoint.
         reached: u64,
     },
+    /// Nobody here delivers to such a target.
+    #[error("there is no target {0:?}")]
+    UnknownTarget(String),
+    /// The event was not published.
+    #[error("event {0:?} was not published")]
+    PublicationNotFound(String),
+    /// No such dead letter of a publication is known.
+    #[error("Dead letter not found: event {event_id} for {target}")]
+    PublicationLetterNotFound {
+        /// The event.
+        event_id: String,
+        /// The target.
+        target: String,
+    },
+    /// The dead letter was dealt with.
+    #[error("the dead letter of event {event_id} for {target} is {status}")]
+    PublicationLetterNotPending {
+        /// The event.
+        event_id: String,
+        /// The target.
+        target: String,
+        /// What was done about it.
+        status: &'static str,
+    },
+    /// A target's translator failed.
+    #[error("{reason}")]
+    Translation {
+        /// The target.
+        target: String,
+        /// What happened.
+        reason: String,
+    },
 }
 
 impl Error {
@@ -228,6 +260,11 @@ impl Error {
             Self::ReplayNotRunning { .. } => &REPLAY_NOT_RUNNING,
             Self::BeyondHead { .. } => &CHECKPOINT_BEYOND_HEAD,
             Self::NotReached { .. } => &PROJECTION_NOT_REACHED,
+            Self::UnknownTarget(_) => &UNKNOWN_TARGET,
+            Self::PublicationNotFound(_) => &PUBLICATION_NOT_FOUND,
+            Self::PublicationLetterNotFound { .. } => &PUBLICATION_LETTER_NOT_FOUND,
+            Self::PublicationLetterNotPending { .. } => &PUBLICATION_LETTER_NOT_PENDING,
+            Self::Translation { .. } => &TRANSLATION_FAILED,
         }
     }
 
@@ -387,4 +424,19 @@ mainstay_core::codes! {
     PROJECTION_NOT_REACHED "PROJECTION_NOT_REACHED" 504 true
         "A projection did not reach the position that was waited for in time."
         "Wait again, and look at the projection's lag and status.";
+    UNKNOWN_TARGET "UNKNOWN_TARGET" 422 false
+        "No target of this name is registered in this process. Nothing was published."
+        "Check the name; targets are declared in mainstay.toml under [targets], or with Targets::with.";
+    PUBLICATION_NOT_FOUND "PUBLICATION_NOT_FOUND" 404 false
+        "No publication of this event is known: it was never published, or what was delivered was forgotten since."
+        "Check the event's id.";
+    PUBLICATION_LETTER_NOT_FOUND "PUBLICATION_LETTER_NOT_FOUND" 404 false
+        "No dead letter of this event and target is known."
+        "Look at the list of dead letters, and at the status of the event's publications.";
+    PUBLICATION_LETTER_NOT_PENDING "PUBLICATION_LETTER_NOT_PENDING" 409 false
+        "The dead letter was dealt with already, or is being tried again."
+        "Look at its status; what is retried will be delivered, or pending again.";
+    TRANSLATION_FAILED "TRANSLATION_FAILED" 422 false
+        "The translator of a target failed for the event, so that there is nothing to deliver. The letter stays as it is."
+        "Mend the translator, and try the letter again.";
 }

@@ -3,5 +3,6 @@
 
 mod commands;
 mod deciders;
+mod delivery;
 mod projections;
 mod replay;

@@ -1,0 +1,5 @@
+//! What leaves a bounded context, and what comes in from others.
+//!
+//! - [`publications`]: events for other contexts, each tracked until it was delivered or is a dead letter
+
+pub mod publications;

@@ -1,0 +1,3 @@
+//! What goes to other contexts, and comes from them.
+
+mod publications;
