@@ -1,3 +1,5 @@
 //! What goes to other contexts, and comes from them.
 
+mod inbox;
 mod publications;
+mod server;
