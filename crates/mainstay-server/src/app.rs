@@ -5,6 +5,7 @@ use crate::{Options, Rooms, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
 use mainstay_flows::commands::Dispatcher;
+use mainstay_flows::delivery::publications::Publisher;
 use mainstay_flows::projections::Projections;
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
@@ -54,6 +55,11 @@ impl App {
     /// The read models.
     pub fn projections(&self) -> &Projections {
         &self.0.rooms.projections
+    }
+
+    /// Who publishes events to other contexts.
+    pub fn publications(&self) -> &Publisher {
+        &self.0.rooms.publications
     }
 
     /// The work of the store.

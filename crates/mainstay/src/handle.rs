@@ -2,6 +2,7 @@
 
 use crate::house::Rooms;
 use mainstay_flows::commands::{Command, Dispatched};
+use mainstay_flows::delivery::publications::Publisher;
 use mainstay_flows::{Error, Result};
 use mainstay_store::{Store, Tx};
 use mainstay_work::NewWork;
@@ -26,6 +27,11 @@ impl Handle {
     /// Enqueues at the end of a transaction, beside what its author writes: all of it is committed, or nothing.
     pub fn enqueue_in(&self, tx: &Tx, items: impl IntoIterator<Item = NewWork>) -> Result<()> {
         Ok(self.rooms()?.work.enqueue_in(tx, items).map(drop)?)
+    }
+
+    /// Who publishes events to other contexts.
+    pub fn publisher(&self) -> Result<Publisher> {
+        Ok(self.rooms()?.publisher.clone())
     }
 
     /// The store.

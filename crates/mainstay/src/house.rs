@@ -4,17 +4,19 @@ use crate::handle::Handle;
 use mainstay_events::Log;
 use mainstay_flows::Result;
 use mainstay_flows::commands::{Command, Commands, Dispatched, Dispatcher};
+use mainstay_flows::delivery::publications::{Publisher, Targets};
 use mainstay_flows::projections::{Projecting, Projections, Registry};
 use mainstay_store::{Options, Store};
 use mainstay_work::{Engine, Functions, Pool, Work};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an application brings: its commands, its projections, its functions, its pools.
+/// What an application brings: its commands, its projections, its targets, its functions, its pools.
 pub struct Builder {
     options: Options,
     commands: Commands,
     projections: Registry,
+    targets: Targets,
     functions: Functions,
     pools: Vec<Pool>,
     handle: Handle,
@@ -29,6 +31,11 @@ impl Builder {
     /// The read models that this process keeps.
     pub fn projections(self, projections: Registry) -> Self {
         Self { projections, ..self }
+    }
+
+    /// The contexts that this process delivers events to.
+    pub fn targets(self, targets: Targets) -> Self {
+        Self { targets, ..self }
     }
 
     /// The functions that this process carries out.
@@ -54,17 +61,20 @@ impl Builder {
             mainstay_work::COMPONENT,
             mainstay_flows::commands::COMPONENT,
             mainstay_flows::projections::COMPONENT,
+            mainstay_flows::delivery::publications::COMPONENT,
         ];
         let store = components.into_iter().fold(self.options, Options::component).open().await?;
         let log = Log::open(&store).await?;
         let functions = self.projections.functions(self.commands.functions(self.functions));
+        let functions = self.targets.functions(functions);
         let work = Work::open(&store, functions).await?;
         for pool in self.pools {
             work.pool(pool).await?;
         }
         let dispatcher = Dispatcher::open(&log, &work, self.commands).await?;
         let projections = Projections::open(&store, &log, &work, self.projections).await?;
-        let rooms = Arc::new(Rooms { store, log, work, dispatcher, projections });
+        let publisher = Publisher::open(&log, &work, self.targets).await?;
+        let rooms = Arc::new(Rooms { store, log, work, dispatcher, projections, publisher });
         // Before anything runs that may ask for it.
         self.handle.lead_to(&rooms)?;
         let engine = rooms.work.start().await?;
@@ -80,6 +90,7 @@ pub(crate) struct Rooms {
     pub(crate) work: Work,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) projections: Projections,
+    pub(crate) publisher: Publisher,
 }
 
 /// A store with everything that is in it, at work in this process.
@@ -101,6 +112,7 @@ impl Mainstay {
             options,
             commands: Commands::new(),
             projections: Registry::new(),
+            targets: Targets::none(),
             functions: Functions::new(),
             pools: Vec::new(),
             handle: Handle::new(),
@@ -141,6 +153,11 @@ impl Mainstay {
     /// The read models.
     pub fn projections(&self) -> &Projections {
         &self.rooms.projections
+    }
+
+    /// Who publishes events to other contexts.
+    pub fn publisher(&self) -> &Publisher {
+        &self.rooms.publisher
     }
 
     /// Who carries work out.

@@ -94,24 +94,19 @@ impl PublicEvent {
     }
 
     pub(super) fn check(&self) -> std::result::Result<(), (&'static str, String)> {
+        // A subject names a stream by its type and its id.
         let texts = [
-            ("eventId", Some(&self.event_id)),
-            ("type", Some(&self.event_type)),
-            ("subject", self.subject.as_ref()),
-            ("correlationId", self.correlation_id.as_ref()),
-            ("causationId", self.causation_id.as_ref()),
-            ("tenantId", self.tenant_id.as_ref()),
+            ("eventId", Some(&self.event_id), MAX_TEXT_BYTES),
+            ("type", Some(&self.event_type), MAX_TEXT_BYTES),
+            ("subject", self.subject.as_ref(), 2 * MAX_TEXT_BYTES + 1),
+            ("correlationId", self.correlation_id.as_ref(), MAX_TEXT_BYTES),
+            ("causationId", self.causation_id.as_ref(), MAX_TEXT_BYTES),
+            ("tenantId", self.tenant_id.as_ref(), MAX_TEXT_BYTES),
         ];
-        for (field, text) in texts {
-            let is_good = |text: &String| {
-                (1..=MAX_TEXT_BYTES).contains(&text.len()) && !text.contains(char::is_control)
-            };
-            // A subject names a stream by its type and its id.
-            if text
-                .is_some_and(|text| !is_good(text) && (field != "subject" || text.len() > 2 * MAX_TEXT_BYTES))
-            {
-                let reason = format!("must be 1 to {MAX_TEXT_BYTES} bytes without control characters");
-                return Err((field, reason));
+        for (field, text, most) in texts {
+            let is_bad = |text: &String| !(1..=most).contains(&text.len()) || text.contains(char::is_control);
+            if text.is_some_and(is_bad) {
+                return Err((field, format!("must be 1 to {most} bytes without control characters")));
             }
         }
         let bytes = self.data.get().len();

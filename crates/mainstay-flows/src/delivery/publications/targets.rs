@@ -49,6 +49,11 @@ impl Targets {
         Self { retry, targets: Vec::new(), upkeep: None, slot: Slot::default() }
     }
 
+    /// None at all, for a program that publishes nothing.
+    pub fn none() -> Self {
+        Self::new(Retry { max_retries: 0, initial_backoff_ms: 1, base: 1.0 })
+    }
+
     /// Adds a target.
     pub fn with(mut self, target: Target) -> Self {
         self.targets.push(target);

@@ -41,8 +41,10 @@ pub struct Tended {
     pub forgotten: u64,
 }
 
-const FORGET: &str = "DELETE FROM mainstay_publications WHERE id IN (SELECT id FROM mainstay_publications \
-     WHERE status = 'delivered' AND delivered_at < mainstay_now() - $1 ORDER BY id LIMIT 1000)";
+/// Looks at the oldest only: ids are in the order of time, so that whatever is old enough comes to be among them.
+const FORGET: &str = "DELETE FROM mainstay_publications WHERE id IN (SELECT id FROM (SELECT id, delivered_at \
+     FROM mainstay_publications WHERE status = 'delivered' ORDER BY id LIMIT 1000) AS oldest \
+     WHERE delivered_at < mainstay_now() - $1)";
 
 /// Whether a letter that failed at a moment, and was tried again so often, is due.
 fn is_due(retry: &Retry, retry_count: u32, failed_at: i64, now_ms: i64) -> bool {
