@@ -10,6 +10,7 @@ mod limits;
 mod migrate;
 mod progress;
 mod projections;
+mod publications;
 mod reference;
 mod replay;
 mod restore;
@@ -40,6 +41,7 @@ pub(crate) enum Verb {
     Limits(limits::Limits),
     Circuits(circuits::Circuits),
     Projections(projections::Projections),
+    Publications(publications::Publications),
     Replay(replay::Replay),
     Trace(trace::Trace),
     Token(token::Token),
@@ -68,6 +70,7 @@ impl Verb {
             Self::Limits(verb) => block_on(verb.run(global)),
             Self::Circuits(verb) => block_on(verb.run(global)),
             Self::Projections(verb) => block_on(verb.run(global)),
+            Self::Publications(verb) => block_on(verb.run(global)),
             Self::Replay(verb) => block_on(verb.run(global)),
             Self::Trace(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
