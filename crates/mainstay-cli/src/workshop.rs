@@ -1,11 +1,12 @@
 //! The rooms of a store as the configuration has them: its circuits and limits, its pools, the functions that are HTTP
-//! endpoints, and its crons.
+//! endpoints, the targets of publications, and its crons.
 
 use crate::config::{self, Config};
 use crate::{Error, Result};
 use mainstay::events::Log;
 use mainstay::flows::commands::{Commands, Dispatcher};
 use mainstay::flows::delivery::intents::Operations;
+use mainstay::flows::delivery::publications::{Publisher, Targets};
 use mainstay::flows::projections::{Projections, Registry};
 use mainstay::guards::circuits::Circuits;
 use mainstay::guards::limits::store::Limits;
@@ -23,7 +24,7 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
     for limit in config.limits() {
         limits.define(&limit.name, limit.definition).await?;
     }
-    let client = config::functions::client(config::egress::rules(config));
+    let client = config::endpoint::client(config::egress::rules(config));
     let mut functions = Functions::new();
     for function in config.functions() {
         let called = function.connect(client.clone()).map_err(|problem| Error::Config(vec![problem]))?;
@@ -32,9 +33,17 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
             functions = functions.behind(&function.name, Arc::new(circuits.circuit(circuit)?));
         }
     }
+    let mut targets = Targets::new(config::targets::USUAL).upkeep(config::publications::upkeep(config));
+    for target in config.targets() {
+        let mut made = target.connect(client.clone()).map_err(|problem| Error::Config(vec![problem]))?;
+        if let Some(circuit) = &target.circuit {
+            made = made.behind(Arc::new(circuits.circuit(circuit)?));
+        }
+        targets = targets.with(made);
+    }
     let (log, commands, projections) = (Log::open(store).await?, Commands::new(), Registry::new());
-    let (functions, intents) =
-        Operations::new().functions(projections.functions(commands.functions(functions)));
+    let functions = targets.functions(projections.functions(commands.functions(functions)));
+    let (functions, intents) = Operations::new().functions(functions);
     let work = Work::open(store, functions).await?;
     let intents = intents.open(&log, &work);
     for pool in config.pools() {
@@ -49,7 +58,8 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
     }
     let commands = Dispatcher::open(&log, &work, commands).await?;
     let projections = Projections::open(store, &log, &work, projections).await?;
-    Ok(Rooms { log, commands, projections, intents, work, circuits, limits })
+    let publications = Publisher::open(&log, &work, targets).await?;
+    Ok(Rooms { log, commands, projections, intents, publications, work, circuits, limits })
 }
 
 /// Opens the work of a store for somebody who asks for things to be done, and knows the pools and functions of the

@@ -2,6 +2,7 @@
 
 use crate::commands::Unreadable;
 use mainstay_core::codes::ErrorCode;
+use mainstay_work::http::SignatureError;
 use std::sync::Arc;
 
 /// The result of an operation on commands or projections.
@@ -171,6 +172,58 @@ pub enum Error {
     /// Another intent has this key.
     #[error("another intent has the key {0:?}")]
     IntentKeyTaken(String),
+    /// Nobody here delivers to such a target.
+    #[error("there is no target {0:?}")]
+    UnknownTarget(String),
+    /// The event was not published.
+    #[error("event {0:?} was not published")]
+    PublicationNotFound(String),
+    /// No such dead letter of a publication is known.
+    #[error("Dead letter not found: event {event_id} for {target}")]
+    PublicationLetterNotFound {
+        /// The event.
+        event_id: String,
+        /// The target.
+        target: String,
+    },
+    /// The dead letter was dealt with.
+    #[error("the dead letter of event {event_id} for {target} is {status}")]
+    PublicationLetterNotPending {
+        /// The event.
+        event_id: String,
+        /// The target.
+        target: String,
+        /// What was done about it.
+        status: &'static str,
+    },
+    /// Who sent an event is not known, or it was sent long ago.
+    #[error(transparent)]
+    Signature(SignatureError),
+    /// What was sent is no event.
+    #[error("{0}")]
+    WebhookMalformed(String),
+    /// What was sent is longer than an event may be.
+    #[error("{bytes} bytes are more than {most}", most = crate::delivery::inbox::MAX_BODY_BYTES)]
+    WebhookTooLarge {
+        /// How long it is, as far as was read.
+        bytes: usize,
+    },
+    /// The handler of an event that was sent failed; nothing was done.
+    #[error("{reason}")]
+    NotReceived {
+        /// What happened.
+        reason: String,
+        /// Whether sending it again may help.
+        is_retryable: bool,
+    },
+    /// A target's translator failed.
+    #[error("{reason}")]
+    Translation {
+        /// The target.
+        target: String,
+        /// What happened.
+        reason: String,
+    },
 }
 
 impl Error {
@@ -245,6 +298,17 @@ impl Error {
             Self::IntentNotFound(_) => &INTENT_NOT_FOUND,
             Self::IntentEnded { .. } => &INTENT_ALREADY_ENDED,
             Self::IntentKeyTaken(_) => &INTENT_KEY_TAKEN,
+            Self::UnknownTarget(_) => &UNKNOWN_TARGET,
+            Self::PublicationNotFound(_) => &PUBLICATION_NOT_FOUND,
+            Self::PublicationLetterNotFound { .. } => &PUBLICATION_LETTER_NOT_FOUND,
+            Self::PublicationLetterNotPending { .. } => &PUBLICATION_LETTER_NOT_PENDING,
+            Self::Translation { .. } => &TRANSLATION_FAILED,
+            Self::Signature(SignatureError::Stale { .. }) => &WEBHOOK_SIGNATURE_STALE,
+            Self::Signature(_) => &WEBHOOK_SIGNATURE_INVALID,
+            Self::WebhookMalformed(_) => &WEBHOOK_MALFORMED,
+            Self::WebhookTooLarge { .. } => &WEBHOOK_TOO_LARGE,
+            Self::NotReceived { is_retryable: true, .. } => &WEBHOOK_NOT_HANDLED,
+            Self::NotReceived { .. } => &WEBHOOK_REFUSED,
         }
     }
 
@@ -413,4 +477,37 @@ mainstay_core::codes! {
     INTENT_KEY_TAKEN "INTENT_KEY_TAKEN" 409 false
         "Another intent of this operation and stream began at the same moment, and says something else. Nothing was done."
         "Give another startedAt, or leave it away.";
+    UNKNOWN_TARGET "UNKNOWN_TARGET" 422 false
+        "No target of this name is registered in this process. Nothing was published."
+        "Check the name; targets are declared in mainstay.toml under [targets], or with Targets::with.";
+    PUBLICATION_NOT_FOUND "PUBLICATION_NOT_FOUND" 404 false
+        "No publication of this event is known: it was never published, or what was delivered was forgotten since."
+        "Check the event's id.";
+    PUBLICATION_LETTER_NOT_FOUND "PUBLICATION_LETTER_NOT_FOUND" 404 false
+        "No dead letter of this event and target is known."
+        "Look at the list of dead letters, and at the status of the event's publications.";
+    PUBLICATION_LETTER_NOT_PENDING "PUBLICATION_LETTER_NOT_PENDING" 409 false
+        "The dead letter was dealt with already, or is being tried again."
+        "Look at its status; what is retried will be delivered, or pending again.";
+    TRANSLATION_FAILED "TRANSLATION_FAILED" 422 false
+        "The translator of a target failed for the event, so that there is nothing to deliver. The letter stays as it is."
+        "Mend the translator, and try the letter again.";
+    WEBHOOK_SIGNATURE_INVALID "WEBHOOK_SIGNATURE_INVALID" 401 false
+        "An event came without a signature, or with one that nobody made who knows the secret. Nothing was done."
+        "Sign with the secret that the receiver knows; while it is replaced, let the receiver know both.";
+    WEBHOOK_SIGNATURE_STALE "WEBHOOK_SIGNATURE_STALE" 401 false
+        "An event came with a genuine signature that is too old, or from too far in the future. Nothing was done."
+        "Sign anew for every attempt, and compare the clocks of both sides.";
+    WEBHOOK_MALFORMED "WEBHOOK_MALFORMED" 400 false
+        "What came is no event: not posted, no CloudEvents 1.0 in structured JSON, or under another key than its own."
+        "The detail says what is wrong.";
+    WEBHOOK_TOO_LARGE "WEBHOOK_TOO_LARGE" 413 false
+        "What came is longer than 256 KiB, which no event of a publication is."
+        "Keep large content elsewhere and its address in the event.";
+    WEBHOOK_NOT_HANDLED "WEBHOOK_NOT_HANDLED" 503 true
+        "The handler of an event failed, and what it did was undone. The event may be sent again."
+        "The receiver's log has the reason.";
+    WEBHOOK_REFUSED "WEBHOOK_REFUSED" 422 false
+        "The handler of an event refused it for good, and what it did was undone."
+        "The receiver's log has the reason.";
 }

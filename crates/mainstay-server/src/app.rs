@@ -6,6 +6,7 @@ use mainstay_core::measure::Measured;
 use mainstay_events::Log;
 use mainstay_flows::commands::Dispatcher;
 use mainstay_flows::delivery::intents::Intents;
+use mainstay_flows::delivery::publications::Publisher;
 use mainstay_flows::projections::Projections;
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
@@ -60,6 +61,11 @@ impl App {
     /// The intents of the store.
     pub fn intents(&self) -> &Intents {
         &self.0.rooms.intents
+    }
+
+    /// Who publishes events to other contexts.
+    pub fn publications(&self) -> &Publisher {
+        &self.0.rooms.publications
     }
 
     /// The work of the store.

@@ -50,13 +50,14 @@ pub use tokens::Tokens;
 
 /// The schema that a server needs; each is given to
 /// [`Options::component`](mainstay_store::Options::component).
-pub fn components() -> [mainstay_store::migrations::Component; 9] {
+pub fn components() -> [mainstay_store::migrations::Component; 10] {
     [
         mainstay_events::COMPONENT,
         tokens::COMPONENT,
         mainstay_flows::commands::COMPONENT,
         mainstay_flows::projections::COMPONENT,
         mainstay_flows::delivery::intents::COMPONENT,
+        mainstay_flows::delivery::publications::COMPONENT,
         mainstay_work::COMPONENT,
         mainstay_guards::circuits::COMPONENT,
         mainstay_guards::limits::store::COMPONENT,

@@ -4,6 +4,7 @@ use crate::Result;
 use mainstay_events::Log;
 use mainstay_flows::commands::{Commands, Dispatcher};
 use mainstay_flows::delivery::intents::{Intents, Operations};
+use mainstay_flows::delivery::publications::{Publisher, Targets};
 use mainstay_flows::projections::{Projections, Registry};
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
@@ -21,6 +22,8 @@ pub struct Rooms {
     pub projections: Projections,
     /// Its intents.
     pub intents: Intents,
+    /// Who publishes events to other contexts.
+    pub publications: Publisher,
     /// Its work.
     pub work: Work,
     /// Its circuits.
@@ -43,15 +46,28 @@ impl Rooms {
         projections: Registry,
         functions: impl FnOnce(&Circuits) -> Functions,
     ) -> Result<Self> {
+        Self::open_publishing(store, commands, projections, Targets::none(), functions).await
+    }
+
+    /// As [`open_with`](Self::open_with), for a node that delivers events to targets.
+    pub async fn open_publishing(
+        store: &Store,
+        commands: Commands,
+        projections: Registry,
+        targets: Targets,
+        functions: impl FnOnce(&Circuits) -> Functions,
+    ) -> Result<Self> {
         let log = Log::open(store).await?;
         let circuits = Circuits::open(store).await?;
         let limits = Limits::open(store.clone()).await?;
         let functions = projections.functions(commands.functions(functions(&circuits)));
+        let functions = targets.functions(functions);
         let (functions, intents) = Operations::new().functions(functions);
         let work = Work::open(store, functions).await?;
         let intents = intents.open(&log, &work);
         let commands = Dispatcher::open(&log, &work, commands).await?;
         let projections = Projections::open(store, &log, &work, projections).await?;
-        Ok(Self { log, commands, projections, intents, work, circuits, limits })
+        let publications = Publisher::open(&log, &work, targets).await?;
+        Ok(Self { log, commands, projections, intents, publications, work, circuits, limits })
     }
 }

@@ -387,4 +387,7 @@ pub struct OnComplete<C = Box<RawValue>> {
     pub context: Option<C>,
     /// How it ended.
     pub result: WorkResult,
+    /// How many executions of it count.
+    #[serde(default)]
+    pub attempts: u32,
 }

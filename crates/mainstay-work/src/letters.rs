@@ -206,20 +206,37 @@ impl Work {
         Ok(self.store().transact_with((self.clone(), id), retry).await?)
     }
 
+    /// As [`retry_letter`](Self::retry_letter), in a transaction.
+    pub async fn retry_letter_in(&self, tx: &Tx, work_id: &str) -> mainstay_store::Result<String> {
+        retry_in(self, tx, letter_id(work_id)?).await
+    }
+
+    /// What was done about a letter, as a transaction sees it; none when there is no such letter.
+    pub async fn letter_status_in(
+        &self,
+        tx: &Tx,
+        work_id: &str,
+    ) -> mainstay_store::Result<Option<LetterStatus>> {
+        let Some(id) = parse(work_id) else { return Ok(None) };
+        find(tx, id).await?.map(|row| row.get(5).map(LetterStatus::of)).transpose()
+    }
+
     /// Leaves a letter for good; it is kept until it is purged.
     pub async fn ignore_letter(&self, work_id: &str) -> Result<()> {
+        let ignore = async |tx: Tx, (work, id): (Self, String)| work.ignore_letter_in(&tx, &id).await;
+        Ok(self.store().transact_with((self.clone(), work_id.to_owned()), ignore).await?)
+    }
+
+    /// As [`ignore_letter`](Self::ignore_letter), in a transaction.
+    pub async fn ignore_letter_in(&self, tx: &Tx, work_id: &str) -> mainstay_store::Result<()> {
         let id = letter_id(work_id)?;
-        let ignore = async |tx: Tx, id: Uuid| {
-            let row = find(&tx, id).await?.ok_or_else(|| Error::LetterNotFound(text(id)))?;
-            let letter: String = row.get(7)?;
-            let params = params![&id.as_bytes()[..], LetterStatus::Ignored.number(), letter];
-            if tx.execute(SET, params).await? == 0 {
-                Err(Error::LetterNotFound(text(id)).into())
-            } else {
-                Ok(())
-            }
-        };
-        Ok(self.store().transact_with(id, ignore).await?)
+        let row = find(tx, id).await?.ok_or_else(|| Error::LetterNotFound(text(id)))?;
+        let letter: String = row.get(7)?;
+        let params = params![&id.as_bytes()[..], LetterStatus::Ignored.number(), letter];
+        if tx.execute(SET, params).await? == 0 {
+            return Err(Error::LetterNotFound(text(id)).into());
+        }
+        Ok(())
     }
 
     /// Removes letters that failed before a moment, whatever was done about them; how many.

@@ -102,13 +102,18 @@ struct Record<'a> {
     retry_of: Option<&'a str>,
 }
 
+/// How many executions of an item that ended count.
+fn counted(item: &Item, result: &WorkResult) -> u32 {
+    item.attempts + u32::from(matches!(result, WorkResult::Success { .. }))
+}
+
 /// The text of what is kept of an item that ended.
 fn record(item: &Item, result: &WorkResult) -> Result<String> {
     let record = Record {
         function: &item.function,
         key: item.key.as_deref(),
         context: item.context.as_deref(),
-        attempts: item.attempts + u32::from(matches!(result, WorkResult::Success { .. })),
+        attempts: counted(item, result),
         enqueued_at: item.enqueued_at,
         result,
         last_error: item.errors.last().map(|last| &last.failure),
@@ -401,7 +406,8 @@ async fn tell(
 ) -> Result<()> {
     let Some(function) = &item.on_complete else { return Ok(()) };
     let work_id = text(ending.taken.id);
-    let args = OnComplete { work_id: work_id.clone(), context: item.context.clone(), result };
+    let attempts = counted(item, &result);
+    let args = OnComplete { work_id: work_id.clone(), context: item.context.clone(), result, attempts };
     let args = raw("onComplete", &args).map_err(mainstay_store::Error::from)?;
     let depth = item.depth + 1;
     if let Some(Body::Mutation(mutation)) = ground.functions.get(function).map(|one| &one.body)

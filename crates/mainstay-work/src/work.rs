@@ -2,7 +2,7 @@
 
 use crate::directory::{Directory, pool_topic};
 use crate::engine::{Engine, LEASE};
-use crate::enqueue::{Enqueued, Receipt, check, noted};
+use crate::enqueue::{Enqueued, Receipt, check, noted, parse, text};
 use crate::error::{Error, Result};
 use crate::figures::Figures;
 use crate::fronts::Fronts;
@@ -209,6 +209,25 @@ impl Work {
         let items: Vec<NewWork> = items.into_iter().collect();
         check(&self.ground.functions, &items)?;
         Ok(noted(&self.ground, tx).add(items))
+    }
+
+    /// An id for [`enqueue_as`](Self::enqueue_as): for whoever must write it down before there is an item.
+    pub fn new_id(&self) -> String {
+        text(self.ground.ids.uuid())
+    }
+
+    /// As [`enqueue_in`](Self::enqueue_in), with ids that [`new_id`](Self::new_id) has made, each for one item. Dedupe
+    /// keys are not for such items.
+    pub fn enqueue_as(&self, tx: &Tx, items: impl IntoIterator<Item = (String, NewWork)>) -> Result<()> {
+        for (id, item) in items {
+            let id = parse(&id).ok_or_else(|| Error::invalid("id", "is no id of work"))?;
+            if item.dedupe.is_some() {
+                return Err(Error::invalid("dedupe", "is not for an item that has an id"));
+            }
+            check(&self.ground.functions, std::slice::from_ref(&item))?;
+            noted(&self.ground, tx).add_as(item, id);
+        }
+        Ok(())
     }
 
     /// Lets nothing of a pool start. What runs goes on.

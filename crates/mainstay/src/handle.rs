@@ -4,6 +4,7 @@ use crate::house::Rooms;
 use mainstay_flows::commands::{Command, Dispatched};
 use mainstay_flows::delivery::appends::Appends;
 use mainstay_flows::delivery::intents::Intents;
+use mainstay_flows::delivery::publications::Publisher;
 use mainstay_flows::{Error, Result};
 use mainstay_store::{Store, Tx};
 use mainstay_work::NewWork;
@@ -38,6 +39,11 @@ impl Handle {
     /// Long operations between two events.
     pub fn intents(&self) -> Result<Intents> {
         Ok(self.rooms()?.intents.clone())
+    }
+
+    /// Who publishes events to other contexts.
+    pub fn publisher(&self) -> Result<Publisher> {
+        Ok(self.rooms()?.publisher.clone())
     }
 
     /// The store.

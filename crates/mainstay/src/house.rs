@@ -8,6 +8,7 @@ use mainstay_flows::delivery::Retries;
 use mainstay_flows::delivery::appends::{self, Appends};
 use mainstay_flows::delivery::intents::{Intents, Operations};
 use mainstay_flows::delivery::outbox::Outbox;
+use mainstay_flows::delivery::publications::{Publisher, Targets};
 use mainstay_flows::projections::{Projecting, Projections, Registry};
 use mainstay_store::{Options, Store};
 use mainstay_work::{Engine, Functions, Pool, Work};
@@ -17,11 +18,12 @@ use std::time::Duration;
 /// How durable appends are tried again unless an application says otherwise: as their pool does (item 271).
 const APPEND_RETRIES: Retries = Retries { max_retries: 5, initial_backoff_ms: 100, base: 2.0 };
 
-/// What an application brings: its commands, its projections, its functions, its outboxes, its pools.
+/// What an application brings: its commands, its projections, its targets, its functions, its outboxes, its pools.
 pub struct Builder {
     options: Options,
     commands: Commands,
     projections: Registry,
+    targets: Targets,
     functions: Functions,
     outboxes: Vec<Outbox>,
     operations: Operations,
@@ -39,6 +41,11 @@ impl Builder {
     /// The read models that this process keeps.
     pub fn projections(self, projections: Registry) -> Self {
         Self { projections, ..self }
+    }
+
+    /// The contexts that this process delivers events to.
+    pub fn targets(self, targets: Targets) -> Self {
+        Self { targets, ..self }
     }
 
     /// The functions that this process carries out.
@@ -81,10 +88,12 @@ impl Builder {
             mainstay_flows::commands::COMPONENT,
             mainstay_flows::projections::COMPONENT,
             mainstay_flows::delivery::intents::COMPONENT,
+            mainstay_flows::delivery::publications::COMPONENT,
         ];
         let store = components.into_iter().fold(self.options, Options::component).open().await?;
         let log = Log::open(&store).await?;
         let functions = self.projections.functions(self.commands.functions(self.functions));
+        let functions = self.targets.functions(functions);
         let functions = self.outboxes.into_iter().fold(functions, |all, outbox| outbox.functions(all, &log));
         let (functions, intents) = self.operations.functions(appends::functions(functions, &log));
         let work = Work::open(&store, functions).await?;
@@ -95,7 +104,9 @@ impl Builder {
         let intents = intents.open(&log, &work);
         let dispatcher = Dispatcher::open(&log, &work, self.commands).await?;
         let projections = Projections::open(&store, &log, &work, self.projections).await?;
-        let rooms = Arc::new(Rooms { store, log, work, dispatcher, projections, appends, intents });
+        let publisher = Publisher::open(&log, &work, self.targets).await?;
+        let rooms =
+            Arc::new(Rooms { store, log, work, dispatcher, projections, appends, intents, publisher });
         // Before anything runs that may ask for it.
         self.handle.lead_to(&rooms)?;
         let engine = rooms.work.start().await?;
@@ -113,6 +124,7 @@ pub(crate) struct Rooms {
     pub(crate) projections: Projections,
     pub(crate) appends: Appends,
     pub(crate) intents: Intents,
+    pub(crate) publisher: Publisher,
 }
 
 /// A store with everything that is in it, at work in this process.
@@ -134,6 +146,7 @@ impl Mainstay {
             options,
             commands: Commands::new(),
             projections: Registry::new(),
+            targets: Targets::none(),
             functions: Functions::new(),
             outboxes: Vec::new(),
             operations: Operations::new(),
@@ -187,6 +200,11 @@ impl Mainstay {
     /// Long operations between two events.
     pub fn intents(&self) -> &Intents {
         &self.rooms.intents
+    }
+
+    /// Who publishes events to other contexts.
+    pub fn publisher(&self) -> &Publisher {
+        &self.rooms.publisher
     }
 
     /// Who carries work out.

@@ -1,14 +1,10 @@
 //! `[functions.NAME]`: functions that are HTTP endpoints.
 
-use super::table::FieldKind::{Integer, Secret as Secrets, Text};
+use super::Error;
+use super::endpoint::{Endpoint, SECRET, TIMEOUT, URL};
+use super::table::FieldKind::Text;
 use super::table::{Collection, Field, Table};
-use super::{Error, Place};
-use mainstay::work::egress::Egress;
-use mainstay::work::http::{Client, HttpConfig, HttpFunction, Secret};
-use std::sync::Arc;
-
-/// What a secret begins with that is in the environment.
-const VARIABLE: &str = "env:";
+use mainstay::work::http::{Client, HttpFunction};
 
 /// The kind of table.
 pub static COLLECTION: Collection = Collection {
@@ -17,26 +13,9 @@ pub static COLLECTION: Collection = Collection {
           function, attempt, args, context?, trace}` and the headers `Idempotency-Key`, `traceparent` and \
           `Mainstay-Signature`. A 2xx answer of JSON is what it returns.",
     fields: &[
-        Field {
-            key: "url",
-            kind: Text("the URL of an endpoint"),
-            default: None,
-            doc: "Where it is: `http://` or `https://`. Only public addresses are reached, and those that `[egress]` \
-                  allows.",
-        },
-        Field {
-            key: "timeoutMs",
-            kind: Integer { least: 1, most: 24 * 3_600_000 },
-            default: Some("10000"),
-            doc: "How long a call may take, from looking up the name to the last byte of the answer.",
-        },
-        Field {
-            key: "secret",
-            kind: Secrets,
-            default: Some("not signed"),
-            doc: "What calls are signed with. `env:NAME` takes it from the variable NAME when the server starts. A list \
-                  of two signs with both, while one replaces the other.",
-        },
+        URL,
+        TIMEOUT,
+        SECRET,
         Field {
             key: "circuit",
             kind: Text("the name of a circuit"),
@@ -56,83 +35,26 @@ pub struct Function {
     pub name: String,
     /// The circuit that is asked before a call.
     pub circuit: Option<String>,
-    url: String,
-    timeout_ms: Option<u64>,
-    /// As they are written: themselves, or where they are.
-    secrets: Vec<String>,
-    secret_place: Option<Place>,
-    /// Where the URL stands.
-    place: Place,
+    endpoint: Endpoint,
 }
 
 /// The function that a table describes.
 pub(super) fn read(table: &Table) -> Result<Function, String> {
-    let given = &table.given;
-    let secret = given.entry("secret");
-    let secrets = match secret.map(|entry| &entry.value) {
-        Some(serde_json::Value::Array(both)) => {
-            both.iter().filter_map(|one| one.as_str()).map(str::to_owned).collect()
-        }
-        Some(one) => one.as_str().map(str::to_owned).into_iter().collect(),
-        None => Vec::new(),
-    };
     Ok(Function {
         name: table.name.clone(),
-        circuit: given.text("circuit").map(str::to_owned),
-        url: given.text("url").unwrap_or_default().to_owned(),
-        timeout_ms: given.number("timeoutMs"),
-        secrets,
-        secret_place: secret.map(|entry| entry.place.clone()),
-        place: given.entry("url").map_or(&table.place, |entry| &entry.place).clone(),
+        circuit: table.given.text("circuit").map(str::to_owned),
+        endpoint: Endpoint::read(table),
     })
 }
 
 impl Function {
     /// Whether it could be called at all, which needs no secret.
     pub(super) fn check(&self, client: &Client) -> Result<(), Error> {
-        self.make(client.clone(), Vec::new()).map(drop)
+        self.endpoint.check(client)
     }
 
     /// The function, with its secrets from the environment.
     pub fn connect(&self, client: Client) -> Result<HttpFunction, Error> {
-        let secrets = self.secrets.iter().map(|text| self.secret(text)).collect::<Result<_, _>>()?;
-        self.make(client, secrets)
+        self.endpoint.connect(client)
     }
-
-    fn make(&self, client: Client, secrets: Vec<Secret>) -> Result<HttpFunction, Error> {
-        let mut config = HttpConfig::new(&self.url);
-        config.timeout_ms = self.timeout_ms.unwrap_or(config.timeout_ms);
-        config.secrets = secrets;
-        HttpFunction::with_client(config, client).map_err(|error| Error::Refused {
-            place: self.place.clone(),
-            name: format!("functions.{}", self.name),
-            reason: error.to_string(),
-        })
-    }
-
-    fn secret(&self, text: &str) -> Result<Secret, Error> {
-        let (value, variable) = match text.strip_prefix(VARIABLE) {
-            Some(variable) => (std::env::var(variable).unwrap_or_default(), Some(variable)),
-            None => (text.to_owned(), None),
-        };
-        Secret::new(value).ok_or_else(|| Error::Refused {
-            place: self.secret_place.clone().unwrap_or_else(|| self.place.clone()),
-            name: format!("functions.{}.secret", self.name),
-            reason: format!("the variable {} is not set, or not text", variable.unwrap_or_default()),
-        })
-    }
-}
-
-/// A secret as it may be shown: where it is, but not what it is.
-pub fn shown(secret: &serde_json::Value) -> serde_json::Value {
-    match secret {
-        serde_json::Value::String(text) if !text.starts_with(VARIABLE) => "***".into(),
-        serde_json::Value::Array(both) => both.iter().map(shown).collect(),
-        plain => plain.clone(),
-    }
-}
-
-/// A client that obeys the configuration's egress rules.
-pub fn client(egress: Egress) -> Client {
-    Client::new(Arc::new(egress))
 }

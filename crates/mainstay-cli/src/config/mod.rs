@@ -1,11 +1,12 @@
 //! The configuration: `mainstay.toml`, overridden by the environment, overridden by flags.
 //!
 //! - `setting`: what a setting is
-//! - `server`, `store`, `egress`: the settings of `[server]`, `[store]` and `[egress]`; each further section is a file
+//! - `server`, `store`, `egress`, `publications`: the settings of `[server]` and so on; each further section is a file
 //!   like them and a line in [`SECTIONS`]
 //! - `table`: what a named table is
-//! - `pools`, `functions`, `crons`, `limits`, `circuits`: the tables `[pools.NAME]` and so on; each further kind is a file
+//! - `pools`, `functions`, `targets`, `crons`, `limits`, `circuits`: the tables `[pools.NAME]` and so on; each further kind is a file
 //!   like them and a line in [`COLLECTIONS`]
+//! - `endpoint`: what functions and targets have in common
 //! - `file`, `environment`: the places that values come from
 //! - `place`: where a value was said
 //! - `error`: what can be wrong, and its codes
@@ -14,6 +15,7 @@
 pub mod circuits;
 pub mod crons;
 pub mod egress;
+pub mod endpoint;
 mod environment;
 mod error;
 mod file;
@@ -21,11 +23,13 @@ pub mod functions;
 pub mod limits;
 mod place;
 pub mod pools;
+pub mod publications;
 pub mod server;
 mod setting;
 pub mod store;
 mod suggest;
 pub mod table;
+pub mod targets;
 
 pub use error::{CODES, Error};
 pub use place::Place;
@@ -39,14 +43,17 @@ use mainstay::work::{Cron, Pool};
 use setting::Fault;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use targets::Target;
 
 /// Every section this version knows.
-pub static SECTIONS: &[&Section] = &[&server::SECTION, &store::SECTION, &egress::SECTION];
+pub static SECTIONS: &[&Section] =
+    &[&server::SECTION, &store::SECTION, &egress::SECTION, &publications::SECTION];
 
 /// Every kind of named table this version knows.
 pub static COLLECTIONS: &[&Collection] = &[
     &pools::COLLECTION,
     &functions::COLLECTION,
+    &targets::COLLECTION,
     &crons::COLLECTION,
     &limits::COLLECTION,
     &circuits::COLLECTION,
@@ -76,6 +83,7 @@ pub struct Config {
     tables: Vec<Table>,
     pools: Vec<Pool>,
     functions: Vec<Function>,
+    targets: Vec<Target>,
     crons: Vec<Cron>,
     limits: Vec<Limit>,
     circuits: Vec<Circuit>,
@@ -164,6 +172,11 @@ impl Config {
         &self.functions
     }
 
+    /// The contexts that events are delivered to.
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
     /// The crons that are to be there.
     pub fn crons(&self) -> &[Cron] {
         &self.crons
@@ -224,11 +237,12 @@ impl Draft {
 
     fn finish(mut self, file: Option<PathBuf>) -> Result<Config, Vec<Error>> {
         self.tables.sort_by(|one, other| one.place.cmp(&other.place));
-        let (mut pools, mut functions, mut crons) = Default::default();
+        let (mut pools, mut functions, mut targets, mut crons) = Default::default();
         let (mut limits, mut circuits) = Default::default();
         if self.problems.is_empty() {
             pools = self.read(&pools::COLLECTION, pools::read);
             functions = self.read(&functions::COLLECTION, functions::read);
+            targets = self.read(&targets::COLLECTION, targets::read);
             crons = self.read(&crons::COLLECTION, crons::read);
             limits = self.read(&limits::COLLECTION, limits::read);
             circuits = self.read(&circuits::COLLECTION, circuits::read);
@@ -238,11 +252,13 @@ impl Draft {
             said.cloned().unwrap_or_else(|| Entry { setting, value: setting.default.clone(), place: None })
         };
         let entries = settings().map(entry).collect();
-        let config = Config { file, entries, tables: self.tables, pools, functions, crons, limits, circuits };
-        if self.problems.is_empty() && !config.functions.is_empty() {
-            let client = functions::client(egress::rules(&config));
-            let refused = config.functions.iter().filter_map(|function| function.check(&client).err());
-            self.problems.extend(refused);
+        let tables = self.tables;
+        let config = Config { file, entries, tables, pools, functions, targets, crons, limits, circuits };
+        if self.problems.is_empty() && !(config.functions.is_empty() && config.targets.is_empty()) {
+            let client = endpoint::client(egress::rules(&config));
+            let functions = config.functions.iter().filter_map(|function| function.check(&client).err());
+            let targets = config.targets.iter().filter_map(|target| target.check(&client).err());
+            self.problems.extend(functions.chain(targets));
         }
         if !self.problems.is_empty() {
             self.problems.sort_by(|one, other| one.place().cmp(&other.place()));

@@ -88,9 +88,9 @@ fn names_that_nobody_reads_are_told_with_what_was_meant() {
         [CONFIG_UNKNOWN_KEY] mainstay.toml:1:1: `url` stands outside of every section
           Put it below a line that says [store].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:2:2: section [plools] is not known to this version
-          Did you mean [pools]? Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+          Did you mean [pools]? Known: [server], [store], [egress], [publications], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:4:2: section [sotre] is not known to this version
-          Did you mean [store]? Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+          Did you mean [store]? Known: [server], [store], [egress], [publications], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         [CONFIG_UNKNOWN_KEY] mainstay.toml:6:1: unknown key `bussyTimeoutMs` in [store]
           Did you mean `busyTimeoutMs`? It has: `url`, `busyTimeoutMs`, `transactionTimeoutMs`, `readTimeoutMs`, `queueLimit`, `readers`, `connections`, `walLimitBytes`, `migrate`.
         [CONFIG_UNKNOWN_KEY] mainstay.toml:7:3: unknown key `lsiten` in [store]
@@ -327,14 +327,14 @@ fn every_table_of_the_reference_is_one_and_says_what_its_fields_are_for() {
 #[test]
 fn secrets_are_taken_from_the_environment_and_not_shown() {
     let config = load(SHOP, &[]).unwrap();
-    let client = || functions::client(egress::rules(&config));
+    let client = || endpoint::client(egress::rules(&config));
     let refused = config.functions()[0].connect(client()).unwrap_err();
     assert!(
         refused.to_string().ends_with("the variable MAINSTAY_TEST_NEW is not set, or not text"),
         "{refused}"
     );
     let secret = config.tables().iter().find_map(|table| table.given.entry("secret")).unwrap();
-    assert_eq!(functions::shown(&secret.value), serde_json::json!(["env:MAINSTAY_TEST_NEW", "***"]));
+    assert_eq!(endpoint::shown(&secret.value), serde_json::json!(["env:MAINSTAY_TEST_NEW", "***"]));
     let plain = SHOP.replace("[\"env:MAINSTAY_TEST_NEW\", \"0ld\"]", "\"0ld\"");
     let plain = load(&plain, &[]).unwrap();
     let function = plain.functions()[0].connect(client()).unwrap();

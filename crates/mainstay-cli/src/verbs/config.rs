@@ -65,7 +65,7 @@ fn to_toml(config: &config::Config) -> String {
 /// The value of a field, without what is nobody's business.
 fn shown(entry: &config::table::Entry) -> serde_json::Value {
     match entry.field.kind {
-        config::table::FieldKind::Secret => config::functions::shown(&entry.value),
+        config::table::FieldKind::Secret => config::endpoint::shown(&entry.value),
         _ => entry.value.clone(),
     }
 }

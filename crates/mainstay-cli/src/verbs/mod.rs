@@ -11,6 +11,7 @@ mod limits;
 mod migrate;
 mod progress;
 mod projections;
+mod publications;
 mod reference;
 mod replay;
 mod restore;
@@ -42,6 +43,7 @@ pub(crate) enum Verb {
     Circuits(circuits::Circuits),
     Intents(intents::Intents),
     Projections(projections::Projections),
+    Publications(publications::Publications),
     Replay(replay::Replay),
     Trace(trace::Trace),
     Token(token::Token),
@@ -71,6 +73,7 @@ impl Verb {
             Self::Circuits(verb) => block_on(verb.run(global)),
             Self::Intents(verb) => block_on(verb.run(global)),
             Self::Projections(verb) => block_on(verb.run(global)),
+            Self::Publications(verb) => block_on(verb.run(global)),
             Self::Replay(verb) => block_on(verb.run(global)),
             Self::Trace(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Serve the HTTP API, and carry out work
 ///
-/// Opens the store, brings its schema up to date, declares what the configuration names (pools, functions, crons, limits
+/// Opens the store, brings its schema up to date, declares what the configuration names (pools, functions, targets, crons, limits
 /// and circuits), and serves and works until it is told to stop (SIGTERM or Ctrl-C). Then it finishes what is under way; told a second time,
 /// it ends at once. Everything committed is safe either way.
 #[derive(Debug, Args)]
@@ -97,6 +97,7 @@ fn workload(config: &Config) -> String {
     let work = [
         ("pool", config.pools().len()),
         ("function", config.functions().len()),
+        ("target", config.targets().len()),
         ("cron", config.crons().len()),
     ];
     let guards = [("limit", config.limits().len()), ("circuit", config.circuits().len())];

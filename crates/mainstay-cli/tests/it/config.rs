@@ -37,6 +37,12 @@ fn without_a_file_everything_is_default() {
 
         [egress]
         allow = []  # default
+
+        [publications]
+        keepDeliveredDays = 30      # default
+        ignoreLettersAfterDays = 0  # default
+        letterRetries = 0           # default
+        letterBackoffMs = 60000     # default
         "#);
     insta::assert_snapshot!(answer.stderr, @"The configuration is valid; read: no configuration file, environment, flags.");
     assert_eq!(folder.files(), [""; 0]);
@@ -78,6 +84,12 @@ fn flags_override_the_environment_which_overrides_the_file() {
 
         [egress]
         allow = []  # default
+
+        [publications]
+        keepDeliveredDays = 30      # default
+        ignoreLettersAfterDays = 0  # default
+        letterRetries = 0           # default
+        letterBackoffMs = 60000     # default
         "#);
     let settings = folder.run_with(&environment, "config check --json").json();
     assert_eq!(settings["file"], "mainstay.toml");
@@ -109,7 +121,7 @@ fn mistakes_are_told_with_line_column_and_hint() {
         error[CONFIG_INVALID_VALUE]: mainstay.toml:3:11: store.readers must be a whole number from 1 to 64, not 0
         hint: Leave it out to get the default, 4.
         error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [plumbing] is not known to this version
-        hint: Known: [server], [store], [egress], [pools.NAME], [functions.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+        hint: Known: [server], [store], [egress], [publications], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         ");
 }
 
@@ -156,6 +168,12 @@ fn tables_are_shown_without_their_secrets() {
     insta::assert_snapshot!(tables, @r#"
         [egress]
         allow = ["10.0.0.0/8"]  # mainstay.toml:8:9
+
+        [publications]
+        keepDeliveredDays = 30      # default
+        ignoreLettersAfterDays = 0  # default
+        letterRetries = 0           # default
+        letterBackoffMs = 60000     # default
 
         [pools.mail]
         maxParallelism = 3           # mainstay.toml:2:18

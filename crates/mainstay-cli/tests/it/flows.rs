@@ -1,11 +1,12 @@
-//! `mainstay projections`, `mainstay replay` and `mainstay trace`, on the server of an application.
+//! `mainstay projections`, `mainstay replay`, `mainstay publications` and `mainstay trace`, on the server of an application.
 
 use crate::program::{Answer, Folder};
 use mainstay::events::{Event, NewEvent};
 use mainstay::flows::commands::{Command, Commands, Decision, Handling};
+use mainstay::flows::delivery::publications::{Delivery, Retry, Target, Targets};
 use mainstay::flows::projections::{Category, Model, Poison, Projection, Registry};
 use mainstay::store::{Tx, params};
-use mainstay::work::{Functions, RetryPolicy};
+use mainstay::work::{Failure, Functions, RetryPolicy};
 use mainstay_server::tokens::New;
 use mainstay_server::{Options, Role, Rooms, Routes, Server, Tokens, equipped};
 use std::time::Duration;
@@ -30,6 +31,13 @@ fn registry() -> Registry {
     Registry::new().with(orders).with(risky).with(strict)
 }
 
+fn targets() -> Targets {
+    let refusing = Target::subscriber("analytics", async |_: Delivery| Err(Failure::permanent("no")));
+    Targets::new(Retry { max_retries: 0, initial_backoff_ms: 1, base: 1.0 })
+        .with(Target::subscriber("inventory", async |_: Delivery| Ok(())))
+        .with(refusing)
+}
+
 fn commands() -> Commands {
     Commands::new().on("SubmitOrder", async |_: Handling, _: u32| {
         let events = ["OrderSubmitted", "OrderSpoiled"];
@@ -43,7 +51,9 @@ fn with_application(body: impl FnOnce(&dyn Fn(&str) -> Answer)) {
     let (folder, runtime) = (Folder::new(), tokio::runtime::Runtime::new().unwrap());
     let (url, token, stop, served) = runtime.block_on(async {
         let store = equipped(mainstay::store::Options::new("sqlite::memory:")).open().await.unwrap();
-        let rooms = Rooms::open_with(&store, commands(), registry(), |_| Functions::new()).await.unwrap();
+        let (commands, registry, targets) = (commands(), registry(), targets());
+        let rooms = Rooms::open_publishing(&store, commands, registry, targets, |_| Functions::new()).await;
+        let rooms = rooms.unwrap();
         let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
         let command = Command::new("SubmitOrder", &7).unwrap().correlation("corr-123").id("cmd-1");
         rooms.commands.dispatch(command).await.unwrap();
@@ -155,4 +165,57 @@ fn a_store_that_no_application_serves_has_no_read_models_to_ask_about() {
     let refused = folder.run("projections list");
     assert!(refused.code != 0 && refused.stderr.contains("--server"), "{refused:?}");
     assert!(folder.run("trace corr-1").stdout.contains("OrderPlaced"));
+}
+
+#[test]
+fn publications_are_made_looked_at_and_dealt_with() {
+    with_application(|run| {
+        let trace = run("trace corr-123 --json").json();
+        let event_id = trace["events"][0]["eventId"].as_str().unwrap().to_owned();
+        let publish =
+            format!("publications publish {event_id} --source orders --target inventory --target analytics");
+        let published = run(&publish);
+        assert!(said(&published).contains("inventory  published"), "{published:?}");
+        let ended = |target: &str, status: &str| {
+            for _ in 0..2_000 {
+                let found = run(&format!("publications status {event_id} --json")).json();
+                let found = found["publications"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .find(|one| one["targetContext"] == target);
+                if found.is_some_and(|one| one["status"] == status) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            panic!("{target} is never {status}");
+        };
+        ended("inventory", "delivered");
+        ended("analytics", "failed");
+        let listed = run("publications list --target inventory");
+        assert!(
+            said(&listed).contains("OrderSubmitted") && said(&listed).contains("delivered"),
+            "{listed:?}"
+        );
+        let letters = run("publications letters");
+        assert!(said(&letters).contains("permanentServiceError: no"), "{letters:?}");
+        insta::assert_snapshot!(said(&run("publications stats")), @r"
+        TARGET     STATUS   LETTERS
+        analytics  pending  1
+        inventory  pending  0
+        ");
+        let letter = run(&format!("publications letter analytics {event_id}"));
+        assert!(said(&letter).contains("pending"), "{letter:?}");
+        let retried = run(&format!("publications retry analytics {event_id}"));
+        assert!(said(&retried).starts_with("tried again by work_"), "{retried:?}");
+        ended("analytics", "failed");
+        assert_eq!(said(&run("publications ignore analytics")), "1 done\n");
+        assert_eq!(run("publications letters --status ignored --json").json()["letters"][0]["retryCount"], 1);
+        let again = run(&publish);
+        assert!(said(&again).contains("published before"), "{again:?}");
+        let unknown = run(&format!("publications publish {event_id} --source orders --target nowhere"));
+        assert!(unknown.stderr.contains("UNKNOWN_TARGET"), "{unknown:?}");
+        assert!(run("publications list --status retried").stderr.contains("There are none."));
+    });
 }

@@ -85,7 +85,7 @@ fn a_function_is_called_signed_retried_and_told_on() {
     assert_eq!(endpoint.next().json()["attempt"], 2);
     let told = endpoint.next();
     assert_eq!(told.path, "/told");
-    let expected = json!({"workId": id, "context": {"order": 1},
+    let expected = json!({"workId": id, "context": {"order": 1}, "attempts": 2,
         "result": {"kind": "success", "returnValue": {"sent": 1}}});
     assert_eq!(told.json()["args"], expected);
 
@@ -181,4 +181,58 @@ fn a_stop_finishes_what_is_under_way_and_gives_back_the_rest() {
     let second = ended(&server, &hanging);
     assert_eq!((&second["result"]["returnValue"], &second["attempts"]), (&json!("hang"), &json!(2)));
     server.stop("-TERM");
+}
+
+#[test]
+fn an_event_is_delivered_to_a_target_of_the_configuration() {
+    let endpoint = Endpoint::start(|asked| match asked.path.as_str() {
+        "/events" => (204, String::new()),
+        _ => (410, String::new()),
+    });
+    let (folder, at) = (Folder::new(), endpoint.address);
+    folder.write(
+        "mainstay.toml",
+        &format!(
+            "[egress]\nallow = [\"127.0.0.0/8\"]\n[circuits.inventory]\nfailureThreshold = 3\n\
+             [targets.inventory]\nurl = \"http://{at}/events\"\nsecret = [\"env:NEW\", \"0ld\"]\n\
+             retry = {{ maxRetries = 5, initialBackoffMs = 100, base = 2 }}\ncircuit = \"inventory\"\nordered = true\n\
+             [targets.analytics]\nurl = \"http://{at}/gone\"\nmaxParallelism = 2\n"
+        ),
+    );
+    let missing = folder.run("serve --listen 127.0.0.1:0");
+    missing.assert_failed(2, "CONFIG_INVALID_VALUE");
+    assert!(missing.stderr.contains("targets.inventory.secret: the variable NEW is not set"), "{missing:?}");
+    let server = Serving::start_with(&folder, &[("NEW", "n3w")]);
+    let appended = ask(
+        &server,
+        "POST",
+        "/v1/events",
+        &json!({"events": [{"type": "OrderSubmitted", "data": {"orderId": "ord-1"}}]}),
+    );
+    let id = appended["events"][0]["eventId"].as_str().unwrap();
+    let publish =
+        json!({"eventId": id, "sourceContext": "orders", "targetContexts": ["inventory", "analytics"]});
+    ask(&server, "POST", "/v1/publications", &publish);
+    let found = (0..4_000).find_map(|_| {
+        let found = ask(&server, "GET", &format!("/v1/publications/{id}"), &Value::Null);
+        let statuses: Vec<_> =
+            found["publications"].as_array().unwrap().iter().map(|one| one["status"].clone()).collect();
+        std::thread::sleep(Duration::from_millis(5));
+        (statuses == ["failed", "delivered"]).then_some(found)
+    });
+    assert!(found.is_some(), "both end");
+    let calls = [endpoint.next(), endpoint.next()];
+    let call = calls.iter().find(|call| call.path == "/events").unwrap();
+    assert_eq!(call.header("content-type"), "application/cloudevents+json");
+    assert_eq!(call.header("idempotency-key"), format!("pub:{id}:inventory"));
+    assert_eq!(
+        (&call.json()["source"], &call.json()["data"]),
+        (&json!("orders"), &json!({"orderId": "ord-1"}))
+    );
+    let now_ms = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis() as i64;
+    for secret in ["n3w", "0ld"] {
+        let known = [Secret::new(secret).unwrap()];
+        let header = call.header("mainstay-signature");
+        assert_eq!(verify_signature(&known, header, call.body.as_bytes(), now_ms, 60_000), Ok(()));
+    }
 }

@@ -13,6 +13,7 @@ mod limits;
 mod openapi;
 mod problems;
 mod projections;
+mod publications;
 mod pull;
 mod running;
 mod shutdown;

@@ -6,7 +6,7 @@ use super::signature::{Secret, sign};
 use crate::egress::Egress;
 use http_body_util::Full;
 use hyper::Uri;
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use mainstay_core::circuit::{Admitted, Circuit};
 use mainstay_core::failure::{Class, Failure};
@@ -111,6 +111,21 @@ pub struct Request<'a> {
     pub now_ms: i64,
 }
 
+/// Something that is sent as it is, and whose receiver has nothing to say but that it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Post<'a> {
+    /// What is sent.
+    pub body: &'a [u8],
+    /// What it is: `application/cloudevents+json`.
+    pub content_type: &'a str,
+    /// Where it stands in a trace.
+    pub trace: &'a TraceContext,
+    /// The same for every attempt.
+    pub idempotency_key: &'a str,
+    /// The time that the signature tells.
+    pub now_ms: i64,
+}
+
 /// The body of a call.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -190,37 +205,62 @@ impl HttpFunction {
         ended
     }
 
+    /// Sends something. Any 2xx says that it came, whatever stands below it. A circuit is not asked: whoever has one
+    /// before this asks it.
+    pub async fn post(&self, post: &Post<'_>) -> Result<(), Failure> {
+        let message = self.signed(post)?;
+        let sent = async {
+            let (response, bounds) = self.send(message, post.now_ms).await?;
+            reply::acknowledged(response, &bounds).await
+        };
+        sent.await.map_err(|failure| self.named(&failure))
+    }
+
     async fn exchange(
         &self,
         message: hyper::Request<Full<Bytes>>,
         now_ms: i64,
     ) -> Result<Box<RawValue>, Failure> {
+        let (response, bounds) = self.send(message, now_ms).await?;
+        reply::read(response, &bounds).await
+    }
+
+    async fn send(
+        &self,
+        message: hyper::Request<Full<Bytes>>,
+        now_ms: i64,
+    ) -> Result<(hyper::Response<Incoming>, Bounds), Failure> {
         let HttpConfig { timeout_ms, max_reply_bytes, .. } = *self.config;
         let deadline = Instant::now() + Duration::from_millis(timeout_ms);
         let bounds = Bounds { deadline, timeout_ms, max_reply_bytes, now_ms };
         let response = timeout_at(deadline, self.client.send(message)).await.map_err(|_| bounds.late())??;
-        reply::read(response, &bounds).await
+        Ok((response, bounds))
     }
 
     fn message(&self, request: &Request<'_>) -> Result<hyper::Request<Full<Bytes>>, Failure> {
-        let unfit =
-            |what: &str| Failure::new(Class::InvalidMessage, format!("{what} cannot be sent in a header"));
-        let Request { work_id, function, attempt, args, context, trace, .. } = *request;
+        let Request { work_id, function, attempt, args, context, trace, idempotency_key, now_ms } = *request;
         let body = serde_json::to_vec(&Body { work_id, function, attempt, args, context, trace })
             .map_err(|error| Failure::new(Class::InvalidMessage, error.to_string()))?;
-        let key = HeaderValue::from_bytes(request.idempotency_key.as_bytes());
+        self.signed(&Post { body: &body, content_type: "application/json", trace, idempotency_key, now_ms })
+    }
+
+    fn signed(&self, post: &Post<'_>) -> Result<hyper::Request<Full<Bytes>>, Failure> {
+        let unfit =
+            |what: &str| Failure::new(Class::InvalidMessage, format!("{what} cannot be sent in a header"));
+        let key = HeaderValue::from_bytes(post.idempotency_key.as_bytes());
         let mut message = hyper::Request::post(self.uri.clone())
-            .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_TYPE, post.content_type)
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("mainstay/", env!("CARGO_PKG_VERSION")))
             .header("idempotency-key", key.map_err(|_| unfit("the idempotency key"))?);
-        if let Some(traceparent) = trace.to_traceparent() {
+        if let Some(traceparent) = post.trace.to_traceparent() {
             message = message.header("traceparent", traceparent);
         }
         if !self.config.secrets.is_empty() {
-            message = message.header("mainstay-signature", sign(&self.config.secrets, &body, request.now_ms));
+            message =
+                message.header("mainstay-signature", sign(&self.config.secrets, post.body, post.now_ms));
         }
-        message.body(Full::new(body.into())).map_err(|_| unfit("the request"))
+        message.body(Full::new(Bytes::copy_from_slice(post.body))).map_err(|_| unfit("the request"))
     }
 
     /// The failure with where it happened; the query of a URL may hold what nobody should read.

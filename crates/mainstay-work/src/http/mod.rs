@@ -16,6 +16,6 @@ mod signature;
 
 pub use client::Client;
 pub use connect::{Resolver, SystemResolver};
-pub use function::{ConfigError, HttpConfig, HttpFunction, Request};
+pub use function::{ConfigError, HttpConfig, HttpFunction, Post, Request};
 pub use mainstay_core::failure::Failure;
 pub use signature::{Secret, SignatureError, sign, verify_signature};

@@ -17,7 +17,7 @@ use hyper::header::{DATE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use mainstay_core::failure::{Class, Failure};
 use serde_json::value::RawValue;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 use tokio::time::{Instant, timeout_at};
 
 /// How much of a refusal's body is told on.
@@ -25,6 +25,9 @@ const EXCERPT_BYTES: usize = 512;
 /// Longest time a service can ask to be left alone. One that says more is wrong about the date, or wants work never to
 /// be done again.
 const MAX_RETRY_AFTER_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// How long a connection is worth waiting for: a new one takes less.
+const LEFTOVER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// The bounds of one call.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +53,19 @@ pub(super) async fn read(response: Response<Incoming>, bounds: &Bounds) -> Resul
     }
     let bytes = timeout_at(bounds.deadline, whole(body, bounds.max_reply_bytes)).await;
     value(&bytes.map_err(|_| bounds.late())??)
+}
+
+/// Whether something came, by the head of the reply alone. What stands below it is read only for the connection's sake,
+/// which can be used again when it ends soon.
+pub(super) async fn acknowledged(response: Response<Incoming>, bounds: &Bounds) -> Result<(), Failure> {
+    let (head, body) = response.into_parts();
+    if !head.status.is_success() {
+        let excerpt = excerpt(body, bounds.deadline).await;
+        return Err(refusal(head.status, &head.headers, &excerpt, bounds.now_ms));
+    }
+    let soon = bounds.deadline.min(Instant::now() + LEFTOVER_PATIENCE);
+    drop(timeout_at(soon, whole(body, bounds.max_reply_bytes)).await);
+    Ok(())
 }
 
 async fn whole(mut body: Incoming, max_bytes: usize) -> Result<Vec<u8>, Failure> {

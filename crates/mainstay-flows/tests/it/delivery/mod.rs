@@ -1,7 +1,10 @@
-//! Delivery: outbox, durable append, intents, and that nothing of them is lost.
+//! Delivery: outbox, durable append, intents, publications and inboxes, and that nothing of them is lost.
 
 mod appends;
 mod crash;
+mod inbox;
 mod intents;
 mod outbox;
+mod publications;
+mod server;
 mod support;

@@ -126,14 +126,14 @@ pub(super) struct CompletedLetter {
 #[serde(rename_all = "camelCase")]
 pub(super) struct TriedAgain {
     /// The item of work.
-    work_id: String,
+    pub(super) work_id: String,
 }
 
 /// How many it was done about.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Counted {
     /// How many.
-    count: u64,
+    pub(super) count: u64,
 }
 
 /// `{position}.{projection}`, as a cursor has it.

@@ -1,7 +1,9 @@
-//! `/v1/commands`, `/v1/intents`, and below `/admin` projections, replays, poison events, their letters and traces: the offices.
+//! `/v1/commands`, `/v1/publications` and `/v1/intents`, and below `/admin` projections, replays, poison events, their letters and
+//! traces: the offices.
 //!
 //! - `commands`: what somebody wants to happen, and what came of it
 //! - `projections`: how read models are doing, and what is done about it
+//! - `publications`: events for other contexts, and those that did not come there
 //! - `replays`: filling read models anew
 //! - `failures`: events that read models could not take
 //! - `traces`: what belongs together
@@ -14,6 +16,7 @@ mod failures;
 mod intents;
 mod problem;
 mod projections;
+mod publications;
 mod replays;
 mod schema;
 mod traces;
@@ -58,6 +61,16 @@ pub(super) fn routes() -> Routes {
         .add(Operator, routes!(failures::retry_letters))
         .add(Operator, routes!(failures::ignore_letters))
         .add(Admin, routes!(failures::purge_letters))
+        .add(Operator, routes!(publications::publish))
+        .add(Reader, routes!(publications::status))
+        .add(Reader, routes!(publications::list))
+        .add(Reader, routes!(publications::letters))
+        .add(Reader, routes!(publications::letter_stats))
+        .add(Reader, routes!(publications::letter))
+        .add(Operator, routes!(publications::retry_letter))
+        .add(Operator, routes!(publications::ignore_letter))
+        .add(Operator, routes!(publications::retry_letters))
+        .add(Operator, routes!(publications::ignore_letters))
         .add(Reader, routes!(traces::get))
         .add(Operator, routes!(intents::record))
         .add(Operator, routes!(intents::complete))

@@ -47,6 +47,15 @@ impl From<Error> for Problem {
             Error::IntentEnded { intent_key, status } => {
                 problem.with("intentKey", intent_key).with("currentStatus", status)
             }
+            Error::UnknownTarget(target) => problem.with("target", target),
+            Error::PublicationNotFound(event_id) => problem.with("eventId", event_id),
+            Error::PublicationLetterNotFound { event_id, target } => {
+                problem.with("eventId", event_id).with("target", target)
+            }
+            Error::PublicationLetterNotPending { event_id, target, status } => {
+                problem.with("eventId", event_id).with("target", target).with("currentStatus", status)
+            }
+            Error::Translation { target, .. } => problem.with("target", target),
             Error::Unreadable { position, .. } => problem.with("position", position),
             _ => problem,
         }

@@ -1,0 +1,134 @@
+//! Looking at publications.
+
+use super::MAX_PAGE;
+use super::publisher::Publisher;
+use super::status::Status;
+use crate::error::Result;
+use mainstay_store::{Row, Tx, Value, params};
+use serde::Serialize;
+
+/// One event for one target, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Publication {
+    /// Its id.
+    pub publication_id: String,
+    /// The source's event.
+    pub event_id: String,
+    /// What happened.
+    pub event_type: String,
+    /// The context it comes from.
+    pub source_context: String,
+    /// The context it goes to.
+    pub target_context: String,
+    /// What it belongs together with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// Where it stands.
+    pub status: Status,
+    /// How many attempts have ended, and count.
+    pub attempt_count: u32,
+    /// What the last one that failed failed with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The item of work that delivers it, or did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work_id: Option<String>,
+    /// When it was published.
+    pub created_at: i64,
+    /// When it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<i64>,
+}
+
+/// Which publications.
+#[derive(Debug, Clone, Default)]
+pub struct PublicationFilter {
+    /// To this target.
+    pub target: Option<String>,
+    /// Of this status.
+    pub status: Option<Status>,
+    /// After the publication of this id.
+    pub after: Option<String>,
+}
+
+const COLUMNS: &str = "id, event_id, event_type, source_context, target, correlation_id, status, attempt_count, error, \
+     work_id, created_at, delivered_at, letter";
+const BY_EVENT: &str = "WHERE event_id = $1 ORDER BY target";
+
+fn publication(row: &Row) -> mainstay_store::Result<Publication> {
+    let status = Status::of(row.get(6)?, row.get::<Option<&str>>(12)?.is_some());
+    let error: Option<String> = row.get(8)?;
+    Ok(Publication {
+        publication_id: row.get(0)?,
+        event_id: row.get(1)?,
+        event_type: row.get(2)?,
+        source_context: row.get(3)?,
+        target_context: row.get(4)?,
+        correlation_id: row.get(5)?,
+        status,
+        attempt_count: row.get(7)?,
+        // What came in the end has no error, though there may be a letter that does.
+        error: error.filter(|_| status != Status::Delivered),
+        work_id: row.get(9)?,
+        created_at: row.get(10)?,
+        delivered_at: row.get(11)?,
+    })
+}
+
+impl Publisher {
+    /// Where the publications of an event stand, one for each target (item 171); none of an event that was not
+    /// published.
+    pub async fn status(&self, event_id: &str) -> Result<Vec<Publication>> {
+        let read = async |tx: Tx, event_id: String| {
+            let sql = format!("SELECT {COLUMNS} FROM mainstay_publications {BY_EVENT}");
+            tx.query(&sql, params![event_id]).await?.iter().map(publication).collect()
+        };
+        self.with_attempts(self.shared.store.read_with(event_id.to_owned(), read).await?).await
+    }
+
+    /// A page of publications, the oldest first.
+    pub async fn list(&self, filter: PublicationFilter, limit: usize) -> Result<Vec<Publication>> {
+        let read = async |tx: Tx, (filter, limit): (PublicationFilter, usize)| {
+            let mut values = vec![
+                Value::from(filter.after.unwrap_or_default()),
+                Value::Int(limit.clamp(1, MAX_PAGE) as i64),
+            ];
+            let mut sql = format!("SELECT {COLUMNS} FROM mainstay_publications WHERE id > $1");
+            if let Some(target) = filter.target {
+                values.push(Value::from(target));
+                sql.push_str(&format!(" AND target = ${}", values.len()));
+            }
+            if let Some(status) = filter.status {
+                let kept = if status == Status::Retried { Status::Pending } else { status };
+                values.push(Value::from(kept.as_str()));
+                sql.push_str(&format!(" AND status = ${}", values.len()));
+                match status {
+                    Status::Retried => sql.push_str(" AND letter IS NOT NULL"),
+                    Status::Pending => sql.push_str(" AND letter IS NULL"),
+                    _ => {}
+                }
+            }
+            sql.push_str(" ORDER BY id LIMIT $2");
+            tx.query(&sql, &values).await?.iter().map(publication).collect()
+        };
+        self.with_attempts(self.shared.store.read_with((filter, limit), read).await?).await
+    }
+
+    /// While a publication is under way, its item of work knows how often it was tried.
+    async fn with_attempts(&self, mut publications: Vec<Publication>) -> Result<Vec<Publication>> {
+        for publication in &mut publications {
+            let Publication { status: Status::Pending | Status::Retried, work_id: Some(work_id), .. } =
+                publication
+            else {
+                continue;
+            };
+            if let Some(item) = self.shared.work.status(work_id).await?.filter(|item| item.ended_at.is_none())
+            {
+                publication.attempt_count += item.attempts;
+                publication.error = item.last_error.or(publication.error.take());
+            }
+        }
+        Ok(publications)
+    }
+}

@@ -1,0 +1,157 @@
+//! The table of publications: what is written to it, and how a row is read.
+
+use super::event::PublicEvent;
+use mainstay_store::Column::{Int, Text};
+use mainstay_store::{Bulk, Hold, Result, Row, Tx, Value, params};
+use std::sync::LazyLock;
+
+/// A row that is to be written.
+pub(super) struct New<'a> {
+    pub(super) id: String,
+    /// The id of the source's event, by which the publication is known.
+    pub(super) event_id: &'a str,
+    pub(super) target: &'a str,
+    pub(super) source_context: &'a str,
+    pub(super) event: PublicEvent,
+    /// The item that will deliver it.
+    pub(super) work_id: String,
+    /// Why it cannot be translated.
+    pub(super) error: Option<String>,
+}
+
+/// A row as deliveries and operators need it.
+pub(super) struct Found {
+    pub(super) id: String,
+    pub(super) event_id: String,
+    pub(super) target: String,
+    pub(super) source_context: String,
+    pub(super) status: String,
+    pub(super) work_id: Option<String>,
+    pub(super) letter: Option<String>,
+    pub(super) is_translated: bool,
+    pub(super) event: PublicEvent,
+}
+
+static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::insert(
+        "INSERT INTO mainstay_publications (id, event_id, target, source_context, event_type, correlation_id, status, \
+         work_id, attempts_before, attempt_count, error, created_at, letter, failed_at, retry_count, is_translated, \
+         event) VALUES {rows} ON CONFLICT (event_id, target) DO NOTHING RETURNING id",
+        &[Text, Text, Text, Text, Text, Text, Text, Text, Int, Int, Text, Int, Text, Int, Int, Int, Text],
+    )
+});
+const FOUND: &str = "SELECT id, event_id, target, source_context, status, work_id, letter, is_translated, event \
+     FROM mainstay_publications";
+const ID: &str = "SELECT id FROM mainstay_publications WHERE event_id = $1 AND target = $2";
+const FAIL: &str = "UPDATE mainstay_publications SET status = $2, attempt_count = attempts_before + $3, error = $4, \
+     work_id = $5, letter = 'pending', failed_at = mainstay_now() WHERE id = $1 AND status <> 'delivered'";
+const DELIVER: &str = "UPDATE mainstay_publications SET status = 'delivered', delivered_at = mainstay_now(), \
+     resolved_at = CASE WHEN letter IS NULL THEN NULL ELSE mainstay_now() END, \
+     letter = CASE WHEN letter IS NULL THEN NULL ELSE 'resolved' END, attempt_count = attempts_before + ";
+/// Nearly everything comes at the first attempt.
+static DELIVER_AT_ONCE: LazyLock<Bulk> =
+    LazyLock::new(|| Bulk::list(&format!("{DELIVER} 1 WHERE status <> 'delivered' AND id IN ({{values}})")));
+const RETRY: &str = "UPDATE mainstay_publications SET status = 'pending', letter = 'retrying', work_id = $2, \
+     attempts_before = attempt_count, retry_count = retry_count + 1, retried_at = mainstay_now(), is_translated = 1, \
+     event = $3 WHERE id = $1";
+const IGNORE: &str = "UPDATE mainstay_publications SET letter = 'ignored' WHERE id = $1";
+
+/// Writes rows, except where there is one for the event and the target already; the ids of those that were written.
+pub(super) async fn insert(tx: &Tx, rows: &[New<'_>]) -> Result<Vec<String>> {
+    let now_ms = tx.now_ms().await?;
+    let mut values = Vec::with_capacity(rows.len() * 17);
+    for row in rows {
+        let has_failed = row.error.is_some();
+        let event = serde_json::to_string(&row.event).map_err(mainstay_store::Error::application)?;
+        values.extend([
+            Value::from(&row.id),
+            Value::from(row.event_id),
+            Value::from(row.target),
+            Value::from(row.source_context),
+            Value::from(&row.event.event_type),
+            Value::from(row.event.correlation_id.as_deref()),
+            Value::from(if has_failed { "failed" } else { "pending" }),
+            Value::from((!has_failed).then_some(row.work_id.as_str())),
+            Value::Int(0),
+            Value::Int(0),
+            Value::from(row.error.as_deref()),
+            Value::Int(now_ms),
+            Value::from(has_failed.then_some("pending")),
+            if has_failed { Value::Int(now_ms) } else { Value::Null },
+            Value::Int(0),
+            Value::Int(i64::from(!has_failed)),
+            Value::Text(event),
+        ]);
+    }
+    let written = INSERT.query(tx, &values).await?;
+    written.iter().map(|row| row.get(0)).collect()
+}
+
+/// The publication of an event to a target.
+pub(super) async fn id(tx: &Tx, event_id: &str, target: &str) -> Result<Option<String>> {
+    tx.query_optional(ID, params![event_id, target]).await?.map(|row| row.get(0)).transpose()
+}
+
+/// A publication by its id.
+pub(super) async fn find(tx: &Tx, id: &str) -> Result<Option<Found>> {
+    let sql = format!("{FOUND} WHERE id = $1");
+    tx.query_optional(&sql, params![id]).await?.as_ref().map(found).transpose()
+}
+
+/// A publication, held until the transaction ends.
+pub(super) async fn hold(tx: &Tx, event_id: &str, target: &str) -> Result<Option<Found>> {
+    let sql = format!("{FOUND} WHERE event_id = $1 AND target = $2");
+    let rows = tx.query_holding(&sql, params![event_id, target], Hold::Alone).await?;
+    rows.first().map(found).transpose()
+}
+
+fn found(row: &Row) -> Result<Found> {
+    Ok(Found {
+        id: row.get(0)?,
+        event_id: row.get(1)?,
+        target: row.get(2)?,
+        source_context: row.get(3)?,
+        status: row.get(4)?,
+        work_id: row.get(5)?,
+        letter: row.get(6)?,
+        is_translated: row.get(7)?,
+        event: serde_json::from_str(row.get(8)?).map_err(mainstay_store::Error::application)?,
+    })
+}
+
+/// Notes that publications were delivered, each with the executions of its item.
+pub(super) async fn deliver(tx: &Tx, ended: &[(String, u32)]) -> Result<()> {
+    let (at_once, later): (Vec<_>, Vec<_>) = ended.iter().partition(|(_, attempts)| *attempts == 1);
+    let ids: Vec<Value> = at_once.iter().map(|(id, _)| Value::from(id)).collect();
+    if !ids.is_empty() {
+        DELIVER_AT_ONCE.execute(tx, &ids).await?;
+    }
+    let sql = format!("{DELIVER} $2 WHERE id = $1 AND status <> 'delivered'");
+    for (id, attempts) in later {
+        tx.execute(&sql, params![id, *attempts]).await?;
+    }
+    Ok(())
+}
+
+/// Notes that a publication was not delivered.
+pub(super) async fn fail(
+    tx: &Tx,
+    id: &str,
+    status: &str,
+    attempts: u32,
+    error: &str,
+    work_id: &str,
+) -> Result<()> {
+    tx.execute(FAIL, params![id, status, attempts, error, work_id]).await.map(drop)
+}
+
+/// Notes that a publication is tried again.
+pub(super) async fn retry(tx: &Tx, id: &str, work_id: &str, event: &PublicEvent) -> Result<()> {
+    let event = serde_json::to_string(event).map_err(mainstay_store::Error::application)?;
+    tx.execute(RETRY, params![id, work_id, event]).await.map(drop)
+}
+
+/// Notes that a letter is left for good.
+pub(super) async fn ignore(tx: &Tx, id: &str) -> Result<()> {
+    tx.execute(IGNORE, params![id]).await.map(drop)
+}

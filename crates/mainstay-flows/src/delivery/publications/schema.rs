@@ -1,0 +1,45 @@
+//! The table of publications.
+
+use mainstay_store::migrations::{Component, Script, Step};
+
+/// What publications need; give it to [`Options::component`](mainstay_store::Options::component).
+pub static COMPONENT: Component = Component { name: "publications", steps: &[CREATE_PUBLICATIONS] };
+
+/// One row for each event and target. `event` is all of the event as the target is to see it, or as it was before if it
+/// could not be translated; `work_id` the item that delivers it, or did; `attempts_before` the executions of items before
+/// that one. `letter` says what was done about a publication that was not delivered, and is empty for all others.
+const CREATE_PUBLICATIONS: Step = Step {
+    name: "create_publications",
+    script: Script::Both(&[PUBLICATIONS, BY_STATUS, BY_TARGET, LETTERS, LETTERS_IN_ORDER]),
+    needs: 0,
+};
+
+const PUBLICATIONS: &str = "CREATE TABLE mainstay_publications (
+    id TEXT COLLATE \"binary\" NOT NULL PRIMARY KEY,
+    event_id TEXT COLLATE \"binary\" NOT NULL,
+    target TEXT COLLATE \"binary\" NOT NULL,
+    source_context TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    correlation_id TEXT,
+    status TEXT COLLATE \"binary\" NOT NULL,
+    work_id TEXT,
+    attempts_before BIGINT NOT NULL,
+    attempt_count BIGINT NOT NULL,
+    error TEXT,
+    created_at BIGINT NOT NULL,
+    delivered_at BIGINT,
+    letter TEXT COLLATE \"binary\",
+    failed_at BIGINT,
+    retry_count BIGINT NOT NULL,
+    retried_at BIGINT,
+    resolved_at BIGINT,
+    is_translated BIGINT NOT NULL,
+    event TEXT NOT NULL,
+    UNIQUE (event_id, target))";
+
+const BY_STATUS: &str = "CREATE INDEX mainstay_publications_by_status ON mainstay_publications (status, id)";
+const BY_TARGET: &str =
+    "CREATE INDEX mainstay_publications_by_target ON mainstay_publications (target, status, id)";
+const LETTERS: &str = "CREATE INDEX mainstay_publications_letters ON mainstay_publications (target, letter, id) \
+     WHERE letter IS NOT NULL";
+const LETTERS_IN_ORDER: &str = "CREATE INDEX mainstay_publications_letters_in_order ON mainstay_publications (id) WHERE letter IS NOT NULL";

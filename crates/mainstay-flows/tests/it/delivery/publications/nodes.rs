@@ -1,0 +1,92 @@
+//! Two nodes on one PostgreSQL, one of them paused while it delivers.
+
+use super::bench::{Bench, PATIENCE, at_once, components};
+use mainstay_flows::delivery::publications::{Delivery, LetterFilter, Status, Target, Targets};
+use mainstay_store::{Options, Tx, params};
+use mainstay_testkit::crash::{self, Child};
+use mainstay_testkit::stores::{Kind, for_each_kind};
+use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const URL: &str = "TEST_URL";
+const LEASE: Duration = Duration::from_millis(600);
+/// A paused node's locks are taken from it after this long.
+const LIMIT: Duration = Duration::from_millis(500);
+/// Long enough to be paused in; much longer than a signal takes.
+const MOMENT: Duration = Duration::from_millis(250);
+
+static TIMES: AtomicUsize = AtomicUsize::new(0);
+
+/// In the child, tells that it is at work, and takes a moment.
+fn linger() {
+    if crash::is_child() {
+        crash::say(format!("inside {}.", TIMES.fetch_add(1, Ordering::SeqCst)));
+        std::thread::sleep(MOMENT);
+    }
+}
+
+async fn node(url: &str) -> Bench {
+    let options = Options::new(url).connections(4).transaction_timeout(LIMIT);
+    let store = components(options).open().await.unwrap();
+    let create = async |tx: Tx| {
+        tx.lock("handled").await?;
+        tx.execute("CREATE TABLE IF NOT EXISTS handled (event_id TEXT NOT NULL)", &[]).await
+    };
+    store.transact(create).await.unwrap();
+    let handler = Target::handler("handler", async |tx: Tx, delivery: Delivery| {
+        let sql = "INSERT INTO handled (event_id) VALUES ($1)";
+        tx.execute(sql, params![delivery.event.event_id]).await?;
+        linger();
+        Ok(())
+    });
+    let subscriber = Target::subscriber("subscriber", async |_: Delivery| {
+        linger();
+        Ok(())
+    });
+    Bench::leased(store, Targets::new(at_once(20)).with(handler).with(subscriber), LEASE).await
+}
+
+#[test]
+fn child_delivers() {
+    if !crash::is_child() {
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let bench = node(&std::env::var(URL).unwrap()).await;
+        let _engine = bench.start().await;
+        crash::say("delivers");
+        std::future::pending::<()>().await;
+    });
+}
+
+#[test]
+fn a_node_paused_inside_of_a_delivery_loses_and_doubles_nothing() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let bench = node(place.url()).await;
+        let child = Child::of("delivery::publications::nodes::child_delivers").env(URL, place.url());
+        let child = child.spawn().unwrap();
+        child.wait_for("delivers", PATIENCE).unwrap();
+        let mut ids = Vec::new();
+        for (round, target) in ["handler", "subscriber", "handler", "subscriber"].into_iter().enumerate() {
+            let id = bench.event("Sold", &json!(round)).await;
+            bench.publish(&id, &[target]).await;
+            child.wait_for(&format!("inside {round}."), PATIENCE).unwrap();
+            child.stop().unwrap();
+            // Its lease runs out, and this node delivers.
+            let engine = bench.start().await;
+            let delivered = bench.until(&id, target, Status::Delivered).await;
+            child.cont().unwrap();
+            engine.stop(PATIENCE).await.unwrap();
+            assert_eq!(bench.publication(&id, target).await, delivered, "the paused node changes nothing");
+            ids.push((id, target));
+        }
+        let count = async |tx: Tx| tx.query_one("SELECT count(*) FROM handled", &[]).await?.get::<u64>(0);
+        assert_eq!(bench.store.read(count).await.unwrap(), 2, "each once");
+        assert!(bench.publisher.letters(LetterFilter::default(), 10).await.unwrap().is_empty());
+        for (id, target) in ids {
+            assert_eq!(bench.publication(&id, target).await.status, Status::Delivered);
+        }
+    });
+}
