@@ -3,6 +3,7 @@
 use crate::program::{Answer, Folder};
 use crate::serving::Serving;
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 /// Runs a test body on a file that a server has left behind, and through a server.
 fn alike(body: impl Fn(&dyn Fn(&str) -> Answer)) {
@@ -57,4 +58,27 @@ fn an_operation_is_begun_seen_and_ended() {
         assert_eq!(said(&run("intents orphans")), "");
         run("intents show nobody").assert_failed(1, "INTENT_NOT_FOUND");
     });
+}
+
+#[test]
+fn b_182_a_plain_server_abandons_what_nobody_ends() {
+    let folder = Folder::new();
+    let token = folder.run("token create --name test --role admin").stdout;
+    let server = Serving::start(&folder);
+    let with = [("MAINSTAY_TOKEN", token.trim())];
+    let run = |arguments: &str| folder.run_with(&with, &format!("{arguments} --server {}", server.url()));
+    let record = "intents record Refund Order 7 --context orders --timeout 20ms --on-timeout abandon --json";
+    let key = run(record).json()["intentKey"].as_str().unwrap().to_owned();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let abandoned = loop {
+        let seen = run(&format!("intents show {key} --json")).json();
+        if seen["status"] == "abandoned" {
+            break seen;
+        }
+        assert!(Instant::now() < deadline, "{seen}");
+    };
+    assert_eq!((&abandoned["error"], &abandoned["timeoutMs"]), (&json!("timeout"), &json!(20)));
+    let events = run("events read --json").stdout;
+    assert!(events.contains("RefundStarted") && events.contains("RefundAbandoned"), "{events}");
+    server.stop("-TERM");
 }

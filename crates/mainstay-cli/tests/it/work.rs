@@ -155,7 +155,7 @@ fn letters_are_listed_retried_and_ignored() {
         }
         ids.push(one);
     }
-    let listed = run("work letters --limit 2").stdout;
+    let listed = run("work letters --kind work --limit 2").stdout;
     let port = endpoint.address.to_string();
     insta::assert_snapshot!(steady(&listed).replace(&port, "127.0.0.1:9"), @r#"
         WORK ID                                    FAILED                    POOL  FUNCTION  KIND  ATTEMPTS  ERROR

@@ -448,6 +448,8 @@ fn letters_are_listed_retried_ignored_and_purged() {
         let next = page["next"].as_str().unwrap();
         let rest = ask(get(&format!("/admin/letters?limit=3&cursor={next}"))).await;
         assert_eq!((of(&rest).len(), rest.get("next")), (2, None));
+        assert_eq!(of(&ask(get("/admin/letters?kind=work")).await).len(), 5);
+        assert!(of(&ask(get("/admin/letters?kind=append")).await).is_empty());
 
         let letter = ask(get(&format!("/admin/letters/{}", ids[0]))).await;
         assert_eq!((&letter["status"], &letter["args"]), (&json!("pending"), &json!(0)));

@@ -13,7 +13,7 @@ use mainstay::work::LetterStatus;
 #[derive(Debug, Args)]
 pub(super) struct Letters {
     /// Show this one, with every failure that is known
-    #[arg(conflicts_with_all = ["status", "pool", "function", "limit"])]
+    #[arg(conflicts_with_all = ["status", "pool", "function", "kind", "limit"])]
     id: Option<String>,
     /// Those of this status
     #[arg(long, value_enum, default_value_t = Status::Pending)]
@@ -24,6 +24,9 @@ pub(super) struct Letters {
     /// Those of this function
     #[arg(long)]
     function: Option<String>,
+    /// Those of this kind: work, onComplete, append
+    #[arg(long)]
+    kind: Option<String>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
@@ -75,6 +78,7 @@ impl Letters {
             }),
             pool: self.pool.clone(),
             function: self.function.clone(),
+            kind: self.kind.clone(),
         };
         let told = shop.with(async |shop| match &self.id {
             Some(id) => shop.letter(id).await,
@@ -98,7 +102,7 @@ impl Letters {
 impl Retry {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
         let shop = Shop::reach_existing(global).await?;
-        let which = Which { status: None, pool: self.pool.clone(), function: self.function.clone() };
+        let which = Which { pool: self.pool.clone(), function: self.function.clone(), ..Which::default() };
         let told = shop.with(async |shop| match &self.id {
             Some(id) => shop.retry_letter(id).await,
             None if self.all => shop.retry_letters(&which, self.limit.into()).await,

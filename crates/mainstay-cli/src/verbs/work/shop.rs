@@ -171,7 +171,9 @@ impl Shop {
             Self::Server(server) => {
                 let mut query = form_urlencoded::Serializer::new(format!("limit={limit}"));
                 query.append_pair("status", which.status_name());
-                for (name, value) in [("pool", &which.pool), ("function", &which.function)] {
+                for (name, value) in
+                    [("pool", &which.pool), ("function", &which.function), ("kind", &which.kind)]
+                {
                     if let Some(value) = value {
                         query.append_pair(name, value);
                     }
@@ -234,6 +236,7 @@ pub(super) struct Which {
     pub(super) status: Option<LetterStatus>,
     pub(super) pool: Option<String>,
     pub(super) function: Option<String>,
+    pub(super) kind: Option<String>,
 }
 
 impl Which {
@@ -242,6 +245,7 @@ impl Which {
             status: self.status,
             pool: self.pool.clone(),
             function: self.function.clone(),
+            kind: self.kind.clone(),
             ..LetterFilter::default()
         }
     }

@@ -35,16 +35,16 @@ pub(super) struct New {
     #[schema(min_length = 1, max_length = 128)]
     operation_type: String,
     /// The type of the stream that its events belong to.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, max_length = 512)]
     stream_type: String,
     /// Which stream.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, max_length = 512)]
     stream_id: String,
     /// The bounded context that it belongs to.
     #[schema(min_length = 1, max_length = 256)]
     bounded_context: String,
     /// How long it may take; at most ten years.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 315360000000_u64)]
     timeout_ms: u64,
     /// What becomes of it when nobody completes it in time.
     #[schema(value_type = schema::IntentPolicy)]
@@ -55,6 +55,7 @@ pub(super) struct New {
     #[schema(minimum = 1, maximum = 1000)]
     max_retries: Option<u32>,
     /// When it began, in milliseconds since the epoch. With it, the intent may be recorded again and there is one.
+    #[schema(minimum = 0, maximum = 253402300799999_i64)]
     started_at: Option<i64>,
     /// What its events are called, where that is not as its operation's.
     #[schema(value_type = Option<schema::IntentEventNames>)]

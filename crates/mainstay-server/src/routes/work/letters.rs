@@ -19,6 +19,8 @@ pub(super) struct Parameters {
     pool: Option<String>,
     /// Of this function.
     function: Option<String>,
+    /// Of this kind: `work`, `onComplete`, `append`.
+    kind: Option<String>,
     /// At most so many letters.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -94,6 +96,7 @@ pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> A
         status: asked.status,
         pool: asked.pool,
         function: asked.function,
+        kind: asked.kind,
         before: asked.cursor.as_deref().map(number).transpose()?,
         ..LetterFilter::default()
     };
