@@ -94,7 +94,6 @@ pub(crate) struct Statement {
     /// Whether it changes rows, so that asking how many makes sense.
     pub(crate) changes_rows: bool,
     /// Whether it may leave something behind: all but a SELECT that calls nothing but what is known to read.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite knows it of every statement"))]
     pub(crate) may_write: bool,
     /// The highest `n`.
     parameters: u32,
