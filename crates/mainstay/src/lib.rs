@@ -67,6 +67,8 @@ mod documents {
     mod circuits {}
     #[doc = include_str!("../../../docs/concepts/commands.md")]
     mod commands {}
+    #[doc = include_str!("../../../docs/concepts/delivery.md")]
+    mod delivery {}
     #[doc = include_str!("../../../docs/concepts/events.md")]
     mod events {}
     #[doc = include_str!("../../../docs/concepts/projections.md")]
