@@ -4,7 +4,7 @@ use super::ended::{self, ENDED};
 use super::event::PublicEvent;
 use super::publisher::Shared;
 use super::record;
-use super::target::{Delivery, Target, Way, idempotency_key};
+use super::target::{Delivery, Target, Transport, Way, idempotency_key};
 use super::targets::{Slot, opened};
 use crate::error::Error;
 use mainstay_core::failure::Failure;
@@ -46,26 +46,13 @@ pub(super) fn item(
 pub(super) fn functions(functions: Functions, targets: &[Target], slot: &Slot) -> Functions {
     let functions = ended::functions(functions, slot);
     targets.iter().fold(functions, |functions, target| {
-        let (name, slot, way) = (target.function(), slot.clone(), target.way.clone());
-        let functions = match way {
+        let (name, slot) = (target.function(), slot.clone());
+        let functions = match target.way.clone() {
             Way::Out(transport) => {
                 let timeout = transport.timeout() + MARGIN;
                 functions.action_within(timeout, &name, move |call: Call, which: Which| {
                     let (slot, transport) = (slot.clone(), transport.clone());
-                    async move {
-                        let unavailable =
-                            |error: mainstay_store::Error| Failure::retryable(error.to_string());
-                        let shared = opened(&slot).map_err(unavailable)?;
-                        let read =
-                            async |tx: Tx, which: Which| record::find(&tx, &which.publication_id).await;
-                        let found = shared.store.read_with(which, read).await.map_err(unavailable)?;
-                        let Some(delivery) = found.and_then(|found| delivery(&shared, &call, found)) else {
-                            return Ok(());
-                        };
-                        shared.pass("publications.delivering").map_err(unavailable)?;
-                        transport.deliver(delivery).await?;
-                        shared.pass("publications.delivered").map_err(unavailable)
-                    }
+                    async move { out(&slot, &*transport, &call, which).await }
                 })
             }
             Way::In(handler) => functions.mutation(&name, move |tx: Tx, call: Call, which: Which| {
@@ -85,6 +72,17 @@ pub(super) fn functions(functions: Functions, targets: &[Target], slot: &Slot) -
             None => functions,
         }
     })
+}
+
+/// Brings a publication to its target, unless it came before.
+async fn out(slot: &Slot, transport: &dyn Transport, call: &Call, which: Which) -> Result<(), Failure> {
+    let unavailable = |error: mainstay_store::Error| Failure::retryable(error.to_string());
+    let shared = opened(slot).map_err(unavailable)?;
+    let found = shared.loader.find(which.publication_id).await?;
+    let Some(delivery) = found.and_then(|found| delivery(&shared, call, found)) else { return Ok(()) };
+    shared.pass("publications.delivering").map_err(unavailable)?;
+    transport.deliver(delivery).await?;
+    shared.pass("publications.delivered").map_err(unavailable)
 }
 
 /// What a transport is given; nothing when it came before.

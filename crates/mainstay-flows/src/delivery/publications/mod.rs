@@ -8,7 +8,7 @@
 //! - [`Letter`]: a publication that was not delivered
 //! - [`Upkeep`]: what is done about letters and old rows by itself
 //!
-//! `record` owns the table, `deliver` carries a publication out as work, `ended` notes what came of it in the transaction
+//! `record` owns the table, `deliver` carries a publication out as work with what `loader` reads, `ended` notes what came of it in the transaction
 //! that ends that work.
 
 mod cloud;
@@ -17,6 +17,7 @@ mod ended;
 mod event;
 mod forward;
 mod letters;
+mod loader;
 mod look;
 mod publisher;
 mod record;

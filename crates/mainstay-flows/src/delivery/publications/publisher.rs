@@ -2,6 +2,7 @@
 
 use super::deliver::{self, Which};
 use super::event::PublicEvent;
+use super::loader::Loader;
 use super::record::{self, New};
 use super::target::{self, Target};
 use super::targets::Targets;
@@ -22,6 +23,7 @@ pub(super) struct Shared {
     pub(super) log: Log,
     pub(super) work: Work,
     pub(super) ids: Ids,
+    pub(super) loader: Loader,
     pub(super) targets: BTreeMap<String, Arc<(Target, RetryPolicy)>>,
     pub(super) upkeep: Option<super::Upkeep>,
 }
@@ -64,6 +66,7 @@ impl Publisher {
             log: log.clone(),
             work: work.clone(),
             ids: Ids::new(work.store().clock().clone(), work.store().random().clone()),
+            loader: Loader::start(work.store().clone()),
             targets: targets.checked()?,
             upkeep: targets.upkeep.clone(),
         });

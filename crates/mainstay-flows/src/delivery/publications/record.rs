@@ -42,6 +42,7 @@ static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
 });
 const FOUND: &str = "SELECT id, event_id, target, source_context, status, work_id, letter, is_translated, event \
      FROM mainstay_publications";
+static FIND_ALL: LazyLock<Bulk> = LazyLock::new(|| Bulk::list(&format!("{FOUND} WHERE id IN ({{values}})")));
 const ID: &str = "SELECT id FROM mainstay_publications WHERE event_id = $1 AND target = $2";
 const FAIL: &str = "UPDATE mainstay_publications SET status = $2, attempt_count = attempts_before + $3, error = $4, \
      work_id = $5, letter = 'pending', failed_at = mainstay_now() WHERE id = $1 AND status <> 'delivered'";
@@ -96,6 +97,12 @@ pub(super) async fn id(tx: &Tx, event_id: &str, target: &str) -> Result<Option<S
 pub(super) async fn find(tx: &Tx, id: &str) -> Result<Option<Found>> {
     let sql = format!("{FOUND} WHERE id = $1");
     tx.query_optional(&sql, params![id]).await?.as_ref().map(found).transpose()
+}
+
+/// Publications by their ids, as many of them as there are.
+pub(super) async fn find_all(tx: &Tx, ids: &[String]) -> Result<Vec<Found>> {
+    let ids: Vec<Value> = ids.iter().map(Value::from).collect();
+    FIND_ALL.query(tx, &ids).await?.iter().map(found).collect()
 }
 
 /// A publication, held until the transaction ends.
