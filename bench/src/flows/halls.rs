@@ -56,6 +56,5 @@ impl Decider for Halls {
 
 /// As many seats of each hall, sold.
 pub fn sold(halls: u64, seats: u64) -> impl Iterator<Item = mainstay_flows::Result<NewEvent>> {
-    (0..halls)
-        .flat_map(move |hall| (0..seats).map(move |seat| Ok(encode(&HallEvent::SeatSold { hall, seat })?)))
+    (0..halls).flat_map(move |hall| (0..seats).map(move |seat| encode(&HallEvent::SeatSold { hall, seat })))
 }

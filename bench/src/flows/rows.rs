@@ -71,7 +71,7 @@ fn projection(name: &str) -> Projection {
     Projection::new(name, Category::View)
         .reset(move |tx: Tx| {
             let delete = delete.clone();
-            async move { tx.execute(&*delete, &[]).await }
+            async move { tx.execute(&delete, &[]).await }
         })
         .chunk(move |tx: Tx, _: Model, events: Arc<[Event]>| {
             let insert = insert.clone();
