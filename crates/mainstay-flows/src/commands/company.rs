@@ -35,6 +35,8 @@ const MAX_DECIDING: Duration = Duration::from_millis(10);
 const SLOW: Duration = Duration::from_millis(2);
 /// How long a transaction may take: one that waits for somebody's lock shall not keep the others waiting.
 const LIMIT: Duration = Duration::from_millis(500);
+/// How long the turn is waited for.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// How many commands are decided alone after company did not go well.
 const ALONE_AFTER: u32 = 256;
 /// So few at once are better off alone where one writer commits them together anyway.
@@ -49,7 +51,7 @@ pub(super) struct Company {
     under_way: AtomicUsize,
     /// How many more are decided alone.
     alone: AtomicU32,
-    /// Who holds it decides: two transactions at once would overtake each other.
+    /// Who holds it decides: two at once would only wait for the log, and overtake each other.
     turn: tokio::sync::Mutex<()>,
     few: usize,
     /// Whether several transactions can run at once; where there is one writer, that is the turn.
@@ -120,6 +122,24 @@ impl Company {
             && self.alone.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err()
     }
 
+    /// The turn to decide, where several transactions can run at once. Whoever keeps it for too long is not waited for.
+    async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        match self.is_shared {
+            true => tokio::time::timeout(PATIENCE, self.turn.lock()).await.ok(),
+            false => None,
+        }
+    }
+
+    /// The turn to decide alone; handlers that take long need none.
+    pub(super) async fn turn_of(&self, handler: &Handler) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        if self.is_slow(handler) { None } else { self.turn().await }
+    }
+
+    /// Whether a handler is better off beside others than between them.
+    fn is_slow(&self, handler: &Handler) -> bool {
+        self.is_shared && handler.pace.usual() > SLOW
+    }
+
     /// Counts a command as being decided.
     pub(super) fn enter(&self) -> UnderWay<'_> {
         self.under_way.fetch_add(1, Ordering::Relaxed);
@@ -144,9 +164,8 @@ impl Shared {
         issued: &Arc<Issued>,
     ) -> Result<Option<Decided>> {
         let company = self.company();
-        let is_slow = company.is_shared && handler.pace.usual() > SLOW;
         // The row of one that was deferred is there already.
-        if issued.attempt > 0 || is_slow || !company.is_worth_it() {
+        if issued.attempt > 0 || company.is_slow(handler) || !company.is_worth_it() {
             return Ok(None);
         }
         let (reply, answer) = oneshot::channel();
@@ -171,10 +190,7 @@ impl Shared {
     /// One transaction. It takes up who waits when its turn comes, and from then on there may be a next one.
     async fn ride(self: Arc<Self>) {
         let mut watch = Watch { company: self.company(), is_over: false };
-        let _turn = match self.company().is_shared {
-            true => Some(self.company().turn.lock().await),
-            false => None,
-        };
+        let _turn = self.company().turn().await;
         self.gather().await;
         let ride = Arc::new(OnceLock::new());
         let run = async |tx: Tx, (shared, ride): (Arc<Self>, Arc<OnceLock<Ride>>)| {

@@ -222,7 +222,10 @@ impl Shared {
             left -= 1;
             let tried = match self.decide_in_company(handler, issued).await? {
                 Some((result, receipt)) => Tried::Decided(result, receipt),
-                None => self.attempt(handler, issued).await?,
+                None => {
+                    let _turn = self.company.turn_of(handler).await;
+                    self.attempt(handler, issued).await?
+                }
             };
             match tried {
                 Tried::Decided(result, receipt) => return Ok(outcome(result, receipt)),
