@@ -29,6 +29,8 @@ use tracing::Instrument;
 
 /// Most commands of a transaction: beyond this its cost is spread thin already, and all wait for the last.
 const MAX_COMMANDS: usize = 64;
+/// Most commands that wait for company; beyond this they queue for the store, which says when it has had enough.
+const MAX_WAITING: usize = 4_096;
 /// How long handlers may take together; who has not had a turn by then has it in the next transaction.
 const MAX_DECIDING: Duration = Duration::from_millis(10);
 /// Handlers that take longer are decided side by side where the database can do that.
@@ -171,6 +173,9 @@ impl Shared {
         let (reply, answer) = oneshot::channel();
         let is_first = {
             let mut queue = company.queue();
+            if queue.waiting.len() >= MAX_WAITING {
+                return Ok(None);
+            }
             let (handler, issued) = (handler.clone(), issued.clone());
             let member = Member { handler, issued, span: tracing::Span::current() };
             queue.waiting.push_back(Waiting { member, reply });

@@ -54,11 +54,21 @@ impl Far {
 
     /// Cuts the line once a commit is on its way, and lets the server do something with that before it is back.
     async fn lose_the_answer(&self, then: impl AsyncFn(i64)) {
+        self.lose_the_line(then).await;
+        self.line.heal().await;
+    }
+
+    /// The same, and the line stays cut.
+    async fn lose_the_line(&self, then: impl AsyncFn(i64)) {
         let pid = until(async || self.waiting().await.first().copied()).await;
         self.line.cut().await;
         then(pid).await;
         until(async || self.waiting().await.is_empty().then_some(())).await;
-        self.line.heal().await;
+    }
+
+    async fn open_the_gate(&self) {
+        let open = async |tx: Tx| tx.execute("INSERT INTO gate (is_open) VALUES (1)", &[]).await;
+        self.near.transact(open).await.unwrap();
     }
 }
 
@@ -79,10 +89,7 @@ fn who_did_not_hear_of_a_commit_is_told_what_was_committed() {
     for_each_kind(&[Kind::Postgres], async |place| {
         let far = Far::open(&place).await;
         let sending = far.house.dispatcher.dispatch(order("PlaceOrder", 1).id("cmd-1"));
-        let losing = far.lose_the_answer(async |_| {
-            let open = async |tx: Tx| tx.execute("INSERT INTO gate (is_open) VALUES (1)", &[]).await;
-            far.near.transact(open).await.unwrap();
-        });
+        let losing = far.lose_the_answer(async |_| far.open_the_gate().await);
         let (dispatched, ()) = tokio::join!(sending, losing);
         let dispatched = dispatched.unwrap();
         assert_eq!((dispatched.command_id.as_str(), dispatched.outcome.status()), ("cmd-1", "success"));
@@ -110,10 +117,23 @@ fn who_did_not_hear_of_a_commit_that_never_was_gets_the_error() {
         assert!(far.house.orders().await.is_empty());
         assert_eq!((far.house.log.head().await.unwrap(), far.house.depth("shop").await), (0, 0));
         // The same id is decided now, since it was not before.
-        let open = async |tx: Tx| tx.execute("INSERT INTO gate (is_open) VALUES (1)", &[]).await;
-        far.near.transact(open).await.unwrap();
+        far.open_the_gate().await;
         let again = far.house.dispatcher.dispatch(order("PlaceOrder", 1).id("cmd-1")).await.unwrap();
         assert_eq!((again.is_duplicate, again.outcome.status()), (false, "success"));
+        assert_eq!(far.house.orders().await, ["PlaceOrder"]);
+    });
+}
+
+#[test]
+fn who_can_neither_hear_nor_look_is_told_that_it_is_not_known() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let far = Far::open(&place).await;
+        let sending = far.house.dispatcher.dispatch(order("PlaceOrder", 1).id("cmd-1"));
+        let losing = far.lose_the_line(async |_| far.open_the_gate().await);
+        let (dispatched, ()) = tokio::join!(sending, losing);
+        // The order was placed: "not reached" would be a lie that lets it be placed again under another id.
+        assert_eq!(dispatched.unwrap_err().code(), "STORE_COMMIT_UNKNOWN");
+        far.line.heal().await;
         assert_eq!(far.house.orders().await, ["PlaceOrder"]);
     });
 }
