@@ -5,7 +5,7 @@ use crate::deciders::Halls;
 use mainstay_events::Selection;
 use mainstay_flows::Result;
 use mainstay_flows::commands::{
-    Command, Commands, Decision, Dispatched, Handling, Outcome, Rejection, State,
+    Command, Commands, Decision, Dispatched, Dispatcher, Handling, Outcome, Rejection, State,
 };
 use mainstay_store::{Hold, params};
 use mainstay_testkit::stores::{Place, for_each_store};
@@ -94,6 +94,32 @@ fn decisions_on_one_boundary_take_turns() {
         // Each counted the seats that were sold before: no two saw the same.
         assert_eq!(counts.len(), 48);
         assert_eq!(house.log.head().await.unwrap(), 48);
+    });
+}
+
+#[test]
+fn decisions_on_one_boundary_do_not_take_their_company_apart() {
+    for_each_store(async |place| {
+        let house = selling(&place).await;
+        // A machine that stalls may let one overtake another; not every time.
+        for hall in 0..5 {
+            let fresh =
+                Dispatcher::open(&house.log, &house.work, Commands::new().decider(Halls)).await.unwrap();
+            let before = house.store.figures().rolled_back.get();
+            let sent: Vec<_> = (0..48)
+                .map(|seat| {
+                    let dispatcher = fresh.clone();
+                    tokio::spawn(async move { dispatcher.dispatch(sell(hall, seat)).await })
+                })
+                .collect();
+            for one in sent {
+                one.await.unwrap().unwrap();
+            }
+            if house.store.figures().rolled_back.get() == before {
+                return;
+            }
+        }
+        panic!("every time something was rolled back on {}", place.kind());
     });
 }
 
