@@ -6,6 +6,7 @@ use mainstay_core::trace::TraceContext;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
+use std::sync::Arc;
 
 /// What kind of event it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -77,9 +78,11 @@ pub(crate) struct Fields {
     pub(crate) tag_count: u32,
 }
 
-/// An event of the log. It is kept as it was stored, and read where it is asked.
+/// An event of the log. It is kept as it was stored, and read where it is asked. Clones are the same.
 #[derive(Clone)]
-pub struct Event {
+pub struct Event(Arc<Stored>);
+
+struct Stored {
     position: u64,
     header: Vec<u8>,
     payload: Option<Vec<u8>>,
@@ -106,62 +109,58 @@ impl Event {
         fields: Fields,
         data: Span,
     ) -> Self {
-        Self { position, header, payload, fields, data }
-    }
-
-    pub(crate) fn header(&self) -> &[u8] {
-        &self.header
+        Self(Arc::new(Stored { position, header, payload, fields, data }))
     }
 
     pub(crate) fn into_header(self) -> Vec<u8> {
-        self.header
+        Arc::try_unwrap(self.0).map_or_else(|shared| shared.header.clone(), |stored| stored.header)
     }
 
     fn text(&self, span: Span) -> &str {
         // The whole header was checked when it was read.
-        std::str::from_utf8(&self.header[span.at as usize..span.end()]).unwrap_or_default()
+        std::str::from_utf8(&self.0.header[span.at as usize..span.end()]).unwrap_or_default()
     }
 
     /// The place in the log, from 1.
     pub fn position(&self) -> u64 {
-        self.position
+        self.0.position
     }
 
     /// The id.
     pub fn id(&self) -> &str {
-        self.text(self.fields.id)
+        self.text(self.0.fields.id)
     }
 
     /// What happened.
     pub fn event_type(&self) -> &str {
-        self.text(self.fields.event_type)
+        self.text(self.0.fields.event_type)
     }
 
     /// When it was committed, in milliseconds since the epoch. It never goes back along the log.
     pub fn timestamp_ms(&self) -> i64 {
-        self.fields.timestamp_ms
+        self.0.fields.timestamp_ms
     }
 
     /// What it is about.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
-        let mut at = self.fields.tags_at as usize;
-        (0..self.fields.tag_count).map_while(move |_| {
-            let (length, start) = number_at(&self.header, at)?;
+        let mut at = self.0.fields.tags_at as usize;
+        (0..self.0.fields.tag_count).map_while(move |_| {
+            let (length, start) = number_at(&self.0.header, at)?;
             at = start + length as usize;
-            std::str::from_utf8(self.header.get(start..at)?).ok()
+            std::str::from_utf8(self.0.header.get(start..at)?).ok()
         })
     }
 
     /// Its place in its stream, if it is in one.
     pub fn stream(&self) -> Option<StreamPlace<'_>> {
-        let (stream_type, id, version) = self.fields.stream?;
+        let (stream_type, id, version) = self.0.fields.stream?;
         Some(StreamPlace { stream_type: self.text(stream_type), id: self.text(id), version })
     }
 
     /// What happened, in JSON; nothing once it was erased.
     pub fn data(&self) -> Option<&str> {
-        let payload = self.payload.as_ref()?;
-        std::str::from_utf8(&payload[self.data.at as usize..self.data.end()]).ok()
+        let payload = self.0.payload.as_ref()?;
+        std::str::from_utf8(&payload[self.0.data.at as usize..self.0.data.end()]).ok()
     }
 
     /// The data as a type of the application.
@@ -171,48 +170,48 @@ impl Event {
 
     /// What else the author noted, a JSON object.
     pub fn metadata(&self) -> Option<&str> {
-        let rest = &self.payload.as_ref()?[self.data.end()..];
+        let rest = &self.0.payload.as_ref()?[self.0.data.end()..];
         std::str::from_utf8(rest).ok().filter(|text| !text.is_empty())
     }
 
     /// Whether data and metadata were erased.
     pub fn is_erased(&self) -> bool {
-        self.payload.is_none()
+        self.0.payload.is_none()
     }
 
     /// What kind of event it is.
     pub fn category(&self) -> Category {
-        self.fields.category
+        self.0.fields.category
     }
 
     /// The version of the shape of its data.
     pub fn schema_version(&self) -> u32 {
-        self.fields.schema_version
+        self.0.fields.schema_version
     }
 
     /// The bounded context it belongs to.
     pub fn context(&self) -> Option<&str> {
-        self.fields.context.map(|span| self.text(span))
+        self.0.fields.context.map(|span| self.text(span))
     }
 
     /// Whose it is.
     pub fn tenant(&self) -> Option<&str> {
-        self.fields.tenant.map(|span| self.text(span))
+        self.0.fields.tenant.map(|span| self.text(span))
     }
 
     /// What it belongs together with.
     pub fn correlation_id(&self) -> &str {
-        self.text(self.fields.correlation_id)
+        self.text(self.0.fields.correlation_id)
     }
 
     /// What caused it.
     pub fn causation_id(&self) -> Option<&str> {
-        self.fields.causation_id.map(|span| self.text(span))
+        self.0.fields.causation_id.map(|span| self.text(span))
     }
 
     /// Where it stands in a trace.
     pub fn trace(&self) -> Option<TraceContext> {
-        let (trace_id, span_id, parent) = self.fields.trace?;
+        let (trace_id, span_id, parent) = self.0.fields.trace?;
         Some(TraceContext {
             trace_id: self.text(trace_id).to_owned(),
             span_id: self.text(span_id).to_owned(),
@@ -222,7 +221,7 @@ impl Event {
 
     /// What makes a repeated append of it recognisable.
     pub fn idempotency_key(&self) -> Option<&str> {
-        self.fields.idempotency.map(|(span, _)| self.text(span))
+        self.0.fields.idempotency.map(|(span, _)| self.text(span))
     }
 
     /// Whether appending `new` would repeat this event: it has the same idempotency key, and says the same.
@@ -233,17 +232,17 @@ impl Event {
     }
 
     pub(crate) fn fingerprint(&self) -> Option<[u8; FINGERPRINT_BYTES]> {
-        self.fields.idempotency.map(|(_, fingerprint)| fingerprint)
+        self.0.fields.idempotency.map(|(_, fingerprint)| fingerprint)
     }
 
     /// The scope whose version it moved, and to which.
     pub fn scope(&self) -> Option<(&str, u64)> {
-        self.fields.scope.map(|(span, version)| (self.text(span), version))
+        self.0.fields.scope.map(|(span, version)| (self.text(span), version))
     }
 
     /// How many bytes it takes.
     pub fn bytes(&self) -> usize {
-        self.header.len() + self.payload.as_ref().map_or(0, Vec::len)
+        self.0.header.len() + self.0.payload.as_ref().map_or(0, Vec::len)
     }
 
     /// Writes the event as JSON, its data and metadata as they were given.
@@ -251,7 +250,7 @@ impl Event {
         let mut object = Object { out, is_first: true };
         object.out.push(b'{');
         object.text("eventId", self.id());
-        object.number("position", self.position);
+        object.number("position", self.0.position);
         object.text("type", self.event_type());
         if let Some(stream) = self.stream() {
             object.nested("stream", |stream_object| {
@@ -265,7 +264,7 @@ impl Event {
             object.out.push(if number == 0 { b'[' } else { b',' });
             put_string(object.out, tag);
         }
-        object.out.extend_from_slice(if self.fields.tag_count == 0 { b"[]" } else { b"]" });
+        object.out.extend_from_slice(if self.0.fields.tag_count == 0 { b"[]" } else { b"]" });
         object.raw("data", self.data().unwrap_or("null"));
         if self.is_erased() {
             object.raw("erased", "true");
@@ -280,7 +279,7 @@ impl Event {
         }
         object.text("correlationId", self.correlation_id());
         object.optional("causationId", self.causation_id());
-        if let Some((trace_id, span_id, parent)) = self.fields.trace {
+        if let Some((trace_id, span_id, parent)) = self.0.fields.trace {
             object.nested("trace", |trace| {
                 trace.text("traceId", self.text(trace_id));
                 trace.text("spanId", self.text(span_id));

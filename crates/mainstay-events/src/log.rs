@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::events_topic;
 use crate::figures::Figures;
 use crate::index::{End, Recent, SEGMENT_EVENTS, Terms};
-use crate::read;
+use crate::record;
 use mainstay_core::ids::{Context, Ids, Kind};
 use mainstay_store::{Store, Tx, params};
 use std::sync::Arc;
@@ -180,7 +180,7 @@ impl Log {
     }
 }
 
-const INDEXED: &str = "SELECT indexed FROM mainstay_log WHERE name = 'events'";
+const INDEXED: &str = "SELECT indexed, epoch FROM mainstay_log WHERE name = 'events'";
 const TAIL: &str =
     "SELECT position, header FROM mainstay_events WHERE position > $1 ORDER BY position LIMIT 1000";
 
@@ -189,8 +189,12 @@ async fn recent(store: &Store, terms: Terms, segment_events: usize) -> Result<Re
     if let Some(kept) = store.companion::<Recent>(None) {
         return Ok((*kept).clone());
     }
-    let merged: u64 = store.read(async |tx| tx.query_one(INDEXED, &[]).await?.get(0)).await?;
-    let recent = Recent::new(merged, segment_events);
+    let begun = async |tx: Tx| {
+        let row = tx.query_one(INDEXED, &[]).await?;
+        Ok((row.get::<u64>(0)?, row.get::<u64>(1)?))
+    };
+    let (merged, epoch) = store.read(begun).await?;
+    let recent = Recent::new(merged, epoch, segment_events);
     let (mut after, mut last_ms, mut own) = (merged, 0, Vec::new());
     loop {
         let read = async |tx: Tx, after: i64| tx.query(TAIL, params![after]).await;
@@ -200,7 +204,7 @@ async fn recent(store: &Store, terms: Terms, segment_events: usize) -> Result<Re
         for row in rows {
             let position = row.get(0)?;
             // A damaged event cannot be found by what it was; whoever reads it is told.
-            match read::header_of(&row) {
+            match record::header_of(&row) {
                 Ok(event) => {
                     terms.of(&event, &mut own);
                     last_ms = event.timestamp_ms();
@@ -216,7 +220,7 @@ async fn recent(store: &Store, terms: Terms, segment_events: usize) -> Result<Re
     if last_ms == 0 && merged > 0 {
         // Everything is merged; only the time of the last event is still to be known.
         let last = async |tx: Tx, at: i64| tx.query_optional(LAST, params![at]).await;
-        if let Some(Ok(event)) = store.read_with(merged as i64, last).await?.as_ref().map(read::header_of) {
+        if let Some(Ok(event)) = store.read_with(merged as i64, last).await?.as_ref().map(record::header_of) {
             recent.end_at(End { head: merged, last_ms: event.timestamp_ms() });
         }
     }

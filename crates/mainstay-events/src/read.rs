@@ -7,7 +7,7 @@ use crate::error::{Error, Result, Versioned};
 use crate::event::Event;
 use crate::index::{self, Groups, View, position_in};
 use crate::log::{HEAD, Log};
-use crate::record;
+use crate::record::{event_of, missing};
 use crate::{MAX_PAGE, append};
 use mainstay_core::query::{Item, Query};
 use mainstay_store::{Row, Tx, Value};
@@ -350,8 +350,7 @@ const AFTER: &str = "SELECT position, header, payload FROM mainstay_events \
      WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3";
 
 async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
-    let (bounds, mut ahead) = look_ahead(&tx, &request).await?;
-    let (mut head, epoch) = (bounds.get::<Option<u64>>(0)?.unwrap_or(0), bounds.get(1)?);
+    let ((mut head, epoch), mut ahead) = look_ahead(&tx, &request).await?;
     if !request.ways.is_empty() {
         head = head.min(request.view.head);
     }
@@ -372,7 +371,7 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
         let look = usual_bytes.map_or(FIRST_LOOK, |usual| (MAX_BYTES - bytes) / usual.max(1) + 1);
         let look = look.min(request.limit - events.len());
         let (found, reached) = match ahead.take() {
-            Some(rows) => up_to(rows, FIRST_LOOK.min(request.limit), most),
+            Some(found) => up_to(found, FIRST_LOOK.min(request.limit), most),
             None => {
                 // What has the rarest term is mostly meant, and then asking for the other terms too only costs. Where it
                 // turns out otherwise, they are asked for.
@@ -394,33 +393,42 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
     Ok((events, head, (after < most).then_some(after), epoch))
 }
 
-/// Events by their positions; nothing of one that is not there.
-type Rows = Vec<(u64, Option<Row>)>;
+/// Events by their positions.
+type Found = Vec<(u64, Result<Event>)>;
+/// The last position and the epoch.
+type Bounds = (u64, u64);
 
-/// The bounds of the log, and with them the first rows that may be meant, where a round trip is worth saving. The bounds
+/// The bounds of the log, and with them the first events that may be meant, where a round trip is worth saving. The bounds
 /// are asked for first: what came after them is left out.
-async fn look_ahead(tx: &Tx, request: &Request) -> mainstay_store::Result<(Row, Option<Rows>)> {
+async fn look_ahead(tx: &Tx, request: &Request) -> mainstay_store::Result<(Bounds, Option<Found>)> {
     let (selection, view) = (&request.selection, &request.view);
+    if let Some(epoch) = view.epoch() {
+        return Ok(((view.head, epoch), None));
+    }
     let is_simple = selection.since_ms.is_none() && selection.before_ms.is_none();
     match request.lead().filter(|_| is_simple && view.is_table()) {
-        None => Ok((tx.query_one(BOUNDS, &[]).await?, None)),
+        None => Ok((bounds(tx).await?, None)),
         Some(term) => {
             let limit = FIRST_LOOK.min(request.limit);
             let most = selection.until.unwrap_or(i64::MAX as u64);
-            let rows = index::rows_of(tx, view, term, selection.after, most, limit);
-            let (bounds, rows) = tokio::try_join!(biased; tx.query_one(BOUNDS, &[]), rows)?;
-            Ok((bounds, Some(rows)))
+            let found = index::events_of(tx, view, term, selection.after, most, limit);
+            let (bounds, found) = tokio::try_join!(biased; bounds(tx), found)?;
+            Ok((bounds, Some(found)))
         }
     }
 }
 
-/// The events of `rows`, of which at most `limit` were asked for, and the position up to which that is all of them.
-fn up_to(rows: Rows, limit: usize, most: u64) -> (Vec<Result<Event>>, u64) {
-    let is_all = rows.len() < limit || rows.last().is_some_and(|(position, _)| *position > most);
-    let reached = rows.last().map_or(most, |(position, _)| *position);
-    let meant = rows.into_iter().take_while(|(position, _)| *position <= most);
-    let events = meant.map(|(position, row)| row.map_or_else(|| Err(missing(position)), event_of));
-    (events.collect(), if is_all { most } else { reached })
+async fn bounds(tx: &Tx) -> mainstay_store::Result<Bounds> {
+    let row = tx.query_one(BOUNDS, &[]).await?;
+    Ok((row.get::<Option<u64>>(0)?.unwrap_or(0), row.get(1)?))
+}
+
+/// The events of `found`, of which at most `limit` were asked for, and the position up to which that is all of them.
+fn up_to(found: Found, limit: usize, most: u64) -> (Vec<Result<Event>>, u64) {
+    let is_all = found.len() < limit || found.last().is_some_and(|(position, _)| *position > most);
+    let reached = found.last().map_or(most, |(position, _)| *position);
+    let meant = found.into_iter().take_while(|(position, _)| *position <= most);
+    (meant.map(|(_, event)| event).collect(), if is_all { most } else { reached })
 }
 
 /// The next events that may be meant, and the position up to which that is all of them.
@@ -439,8 +447,8 @@ async fn look_at(
         return Ok((dense(rows, after, reached.min(most))?, reached.min(most)));
     }
     if let Some(term) = request.lead().filter(|_| by_lead) {
-        let rows = index::rows_of(tx, &request.view, term, after, most, limit).await?;
-        return Ok(up_to(rows, limit, most));
+        let found = index::events_of(tx, &request.view, term, after, most, limit).await?;
+        return Ok(up_to(found, limit, most));
     }
     let mut positions = BTreeSet::new();
     for groups in &request.ways {
@@ -452,20 +460,8 @@ async fn look_at(
     let is_all = positions.len() < limit;
     let positions: Vec<u64> = positions.into_iter().take(limit).collect();
     let reached = positions.last().copied().filter(|_| !is_all).unwrap_or(most);
-    let mut rows = Vec::with_capacity(positions.len());
-    for row in index::rows_at(tx, &positions).await? {
-        rows.push((row.get::<u64>(0)?, row));
-    }
-    rows.sort_unstable_by_key(|(position, _)| *position);
-    let mut events = Vec::with_capacity(positions.len());
-    let mut rows = rows.into_iter().peekable();
-    for position in positions {
-        events.push(match rows.next_if(|(found, _)| *found == position) {
-            Some((_, row)) => event_of(row),
-            None => Err(missing(position)),
-        });
-    }
-    Ok((events, reached))
+    let found = index::events_at(tx, &request.view, positions).await?;
+    Ok((found.into_iter().map(|(_, event)| event).collect(), reached))
 }
 
 /// The events of `rows`, which must be every position from `after` on, up to `reached`.
@@ -484,35 +480,6 @@ fn dense(rows: Vec<Row>, after: u64, reached: u64) -> mainstay_store::Result<Vec
         events.push(Err(missing(expected)));
     }
     Ok(events)
-}
-
-fn missing(position: u64) -> Error {
-    Error::Corrupt { position, reason: "it is missing".to_owned() }
-}
-
-/// The event of a row `(position, header, payload)`.
-pub(crate) fn event_of(row: Row) -> Result<Event> {
-    let [Value::Int(position), Value::Blob(header), payload] = values(row) else {
-        return Err(Error::Corrupt { position: 0, reason: "the row has another shape".to_owned() });
-    };
-    let position = position as u64;
-    let decoded = match payload {
-        Value::Blob(payload) => record::decode(position, header, Some(payload)),
-        // Also an erased one is there: nothing, or something else, is damage.
-        _ => Err("the payload is missing"),
-    };
-    decoded.map_err(|reason| Error::Corrupt { position, reason: reason.to_owned() })
-}
-
-/// The event of a row `(position, header)`, without its payload.
-pub(crate) fn header_of(row: &Row) -> Result<Event> {
-    let (position, header) = (row.get(0)?, row.get(1)?);
-    record::decode(position, header, None)
-        .map_err(|reason| Error::Corrupt { position, reason: reason.to_owned() })
-}
-
-fn values(row: Row) -> [Value; 3] {
-    row.into_values().try_into().unwrap_or([Value::Null, Value::Null, Value::Null])
 }
 
 const ONE: &str = "SELECT position, header, payload FROM mainstay_events WHERE position = $1";

@@ -15,7 +15,9 @@
 //! Numbers are little-endian; texts are a length (LEB128) and bytes. A new field is a new flag at the end, so that old
 //! records stay readable; a new layout is a new version.
 
+use crate::error::Error;
 use crate::event::{Category, Event, Fields, Span};
+use mainstay_store::{Row, Value};
 
 const VERSION: u8 = 1;
 const FIXED_BYTES: usize = 20;
@@ -178,6 +180,35 @@ pub(crate) fn decode(
         text_of(&payload[data.end()..])?;
     }
     Ok(Event::of(position, header, payload, fields, data))
+}
+
+/// What is wrong when there is no event at a position.
+pub(crate) fn missing(position: u64) -> Error {
+    Error::Corrupt { position, reason: "it is missing".to_owned() }
+}
+
+/// The event of a row `(position, header, payload)`.
+pub(crate) fn event_of(row: Row) -> crate::Result<Event> {
+    let [Value::Int(position), Value::Blob(header), payload] = values(row) else {
+        return Err(Error::Corrupt { position: 0, reason: "the row has another shape".to_owned() });
+    };
+    let position = position as u64;
+    let decoded = match payload {
+        Value::Blob(payload) => decode(position, header, Some(payload)),
+        // Also an erased one is there: nothing, or something else, is damage.
+        _ => Err("the payload is missing"),
+    };
+    decoded.map_err(|reason| Error::Corrupt { position, reason: reason.to_owned() })
+}
+
+/// The event of a row `(position, header)`, without its payload.
+pub(crate) fn header_of(row: &Row) -> crate::Result<Event> {
+    let (position, header) = (row.get(0)?, row.get(1)?);
+    decode(position, header, None).map_err(|reason| Error::Corrupt { position, reason: reason.to_owned() })
+}
+
+fn values(row: Row) -> [Value; 3] {
+    row.into_values().try_into().unwrap_or([Value::Null, Value::Null, Value::Null])
 }
 
 fn header_checksum(position: u64, body: &[u8]) -> u32 {

@@ -10,7 +10,7 @@ use super::{Appended, Status};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::index::{self, End, Groups, Probe, Recent, Terms, View, position_in};
-use crate::{events_topic, read};
+use crate::{events_topic, read, record};
 use futures_util::future::try_join_all;
 use mainstay_core::clock::Clock;
 use mainstay_core::query::Item;
@@ -211,7 +211,7 @@ async fn gather(
     let mut facts: Vec<Facts> = appends.iter().map(|prepared| Facts::new(prepared.events.len())).collect();
     for (question, candidate) in questions.iter().zip(candidates) {
         let answer = match question.hint.and_then(|position| seen.0.get(&position)) {
-            Some(Ok(event)) if question.subject.is(event) => Ok(Some(Box::new(event.clone()))),
+            Some(Ok(event)) if question.subject.is(event) => Ok(Some(event.clone())),
             _ => seen.verify(tx, &sight.view, question, candidate).await?,
         };
         facts[question.append].learn(question.event, question.subject.into(), answer);
@@ -265,14 +265,17 @@ async fn candidates(
     }
     let mut leaps = Vec::new();
     for (number, question) in questions.iter().enumerate() {
-        if question.groups.is_everything() {
-            found[number] = (head > question.after).then_some(head);
-        } else if question.groups.single().is_none() {
-            leaps.push(async move {
-                index::latest_in(tx, view, &question.groups, question.after, head)
-                    .await
-                    .map(|place| (number, place))
-            });
+        let (groups, after) = (&*question.groups, question.after);
+        if groups.is_everything() {
+            found[number] = (head > after).then_some(head);
+        } else if groups.single().is_none() {
+            match index::latest_in_memory(view, groups, after, head) {
+                // What has to wait takes room, and mostly nothing has to.
+                None => leaps.push(async move {
+                    index::latest_in(tx, view, groups, after, head).await.map(|place| (number, place))
+                }),
+                Some(answer) => found[number] = answer,
+            }
         }
     }
     for (number, position) in try_join_all(leaps).await? {
@@ -296,7 +299,7 @@ impl Seen {
         wanted.dedup();
         for row in index::rows_at(tx, &wanted).await? {
             let position = row.get(0)?;
-            self.0.insert(position, read::event_of(row));
+            self.0.insert(position, record::event_of(row));
         }
         Ok(())
     }
@@ -308,12 +311,12 @@ impl Seen {
         view: &View,
         question: &Question<'_>,
         mut candidate: Option<u64>,
-    ) -> mainstay_store::Result<Result<Option<Box<Event>>>> {
+    ) -> mainstay_store::Result<Result<Option<Event>>> {
         while let Some(position) = candidate {
             self.load(tx, std::iter::once(&position)).await?;
             match self.0.get(&position) {
                 Some(Ok(event)) if question.subject.is(event) => {
-                    return Ok(Ok(Some(Box::new(event.clone()))));
+                    return Ok(Ok(Some(event.clone())));
                 }
                 Some(Err(error)) => return Ok(Err(error.clone())),
                 Some(Ok(_)) => {}
@@ -352,7 +355,7 @@ async fn write(ground: &Ground, tx: &Tx, decided: Decided) -> mainstay_store::Re
     }
     if let (Some(recent), Some(serial)) = (&ground.recent, tx.serial()) {
         index::insert_rows(tx, &decided.rows).await?;
-        recent.note(serial, decided.terms, decided.end);
+        recent.note(serial, decided.terms, decided.rows, decided.end);
         let recent = recent.clone();
         tx.after_commit(Arc::new(move || recent.promote(serial)))?;
     } else {

@@ -22,7 +22,7 @@ pub(super) struct Facts {
     /// For each event: who has its idempotency key, who has its id, the last of its stream.
     events: Vec<EventFacts>,
     /// The newest event that the condition forbids.
-    forbidden: Option<Box<Event>>,
+    forbidden: Option<Event>,
     /// The versions of the scopes.
     pub(super) scopes: HashMap<String, u64>,
     /// A damaged event stands in the way of an answer.
@@ -31,9 +31,9 @@ pub(super) struct Facts {
 
 #[derive(Default, Clone)]
 struct EventFacts {
-    by_key: Option<Box<Event>>,
-    by_id: Option<Box<Event>>,
-    last_of_stream: Option<Box<Event>>,
+    by_key: Option<Event>,
+    by_id: Option<Event>,
+    last_of_stream: Option<Event>,
 }
 
 impl Facts {
@@ -46,7 +46,7 @@ impl Facts {
         }
     }
 
-    pub(super) fn learn(&mut self, event: Option<usize>, about: About, answer: Result<Option<Box<Event>>>) {
+    pub(super) fn learn(&mut self, event: Option<usize>, about: About, answer: Result<Option<Event>>) {
         let found = match answer {
             Ok(found) => found,
             Err(error) => {
@@ -59,7 +59,7 @@ impl Facts {
             (Some(number), About::Id) => self.events[number].by_id = found,
             (Some(number), About::Stream) => self.events[number].last_of_stream = found,
             (_, About::Item) | (None, _) => {
-                let newest = |event: &Option<Box<Event>>| event.as_ref().map(|event| event.position());
+                let newest = |event: &Option<Event>| event.as_ref().map(|event| event.position());
                 if newest(&found) > newest(&self.forbidden) {
                     self.forbidden = found;
                 }
@@ -159,7 +159,7 @@ impl<'a> State<'a> {
         if append.events.iter().all(|event| event.new.idempotency_key.is_none()) {
             return Ok(None);
         }
-        let mut found: Vec<Option<Box<Event>>> = Vec::new();
+        let mut found: Vec<Option<Event>> = Vec::new();
         for (event, facts) in append.events.iter().zip(&facts.events) {
             let (tenant, key) = (event.new.tenant_id.as_deref(), event.new.idempotency_key.as_deref());
             let Some(key) = key else {
@@ -168,7 +168,7 @@ impl<'a> State<'a> {
             };
             let term = self.ground.terms.idempotency(tenant, key);
             let is_same = |other: &Event| other.idempotency_key() == Some(key) && other.tenant() == tenant;
-            let among = self.newest(&[term], is_same).cloned().map(Box::new);
+            let among = self.newest(&[term], is_same).cloned();
             found.push(among.or_else(|| facts.by_key.clone()));
         }
         let Some(index) = found.iter().position(Option::is_some) else { return Ok(None) };
@@ -220,7 +220,7 @@ impl<'a> State<'a> {
         for (event, facts) in append.events.iter().zip(&facts.events) {
             let Some(id) = event.new.event_id.as_ref().filter(|_| !event.has_made_id) else { continue };
             let among = || self.newest(&[self.ground.terms.event_id(id)], |other| other.id() == id);
-            if let Some(taken) = facts.by_id.as_deref().or_else(among) {
+            if let Some(taken) = facts.by_id.as_ref().or_else(among) {
                 return Err(Error::EventIdTaken { event_id: id.clone(), position: taken.position() });
             }
         }
@@ -238,7 +238,7 @@ impl<'a> State<'a> {
             };
             let key = stream_key(event);
             let stored = || {
-                let last = facts.last_of_stream.as_deref().and_then(Event::stream);
+                let last = facts.last_of_stream.as_ref().and_then(Event::stream);
                 last.map_or(0, |stream| stream.version)
             };
             let current = key.and_then(|key| moved.get(&key).or_else(|| self.streams.get(&key)).copied());
@@ -289,7 +289,7 @@ impl<'a> State<'a> {
             Some(any_of) => self.newest(any_of, is_forbidden),
             None => self.accepted.iter().rev().find(|event| is_forbidden(event)),
         });
-        let witness = among.max_by_key(|event| event.position()).or(facts.forbidden.as_deref());
+        let witness = among.max_by_key(|event| event.position()).or(facts.forbidden.as_ref());
         witness.map_or(Ok(()), |event| {
             let witness = Witness {
                 position: event.position(),
@@ -353,14 +353,11 @@ impl<'a> State<'a> {
         let event = record::decode(position, header, None).expect("what was just written can be read");
         let mut terms = Vec::with_capacity(4);
         self.ground.terms.of(&event, &mut terms);
-        let header = if self.is_remembering {
+        if self.is_remembering {
             self.by_term.add(position, &terms);
-            let header = event.header().to_owned();
-            self.accepted.push(event);
-            header
-        } else {
-            event.into_header()
-        };
+            self.accepted.push(event.clone());
+        }
+        let header = event.into_header();
         self.terms.push((position, terms));
         self.rows.extend([Value::Int(position as i64), Value::Blob(header), Value::Blob(payload)]);
     }

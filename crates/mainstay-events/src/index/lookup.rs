@@ -7,7 +7,9 @@
 
 use super::recent::View;
 use super::sql::{LATEST, rows_at, rows_of_term};
-use mainstay_store::{Result, Row, Tx, Value};
+use crate::event::Event;
+use crate::record::{event_of, missing};
+use mainstay_store::{Result, Tx, Value};
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -96,6 +98,14 @@ pub(crate) async fn latest(tx: &Tx, view: &View, probes: &[Probe]) -> Result<Vec
 const LATEST_OF_ONE: &str =
     "SELECT max(position) FROM mainstay_event_terms WHERE term = $1 AND position > $2 AND position <= $3";
 
+/// As [`latest_in`], if the newest entries tell; nothing when the table has to be asked.
+pub(crate) fn latest_in_memory(view: &View, groups: &Groups, after: u64, most: u64) -> Option<Option<u64>> {
+    match view.newest_in(groups, after, most) {
+        None if after < most.min(view.merged) => None,
+        found => Some(found),
+    }
+}
+
 /// The newest position after `after`, and not beyond `most`, that has a term of every group.
 pub(crate) async fn latest_in(
     tx: &Tx,
@@ -104,13 +114,10 @@ pub(crate) async fn latest_in(
     after: u64,
     most: u64,
 ) -> Result<Option<u64>> {
-    if let Some(position) = view.newest_in(groups, after, most) {
-        return Ok(Some(position));
+    if let Some(answer) = latest_in_memory(view, groups, after, most) {
+        return Ok(answer);
     }
     let most = most.min(view.merged);
-    if after >= most {
-        return Ok(None);
-    }
     let mut params = vec![Value::Int(after as i64), Value::Int(most as i64)];
     params.extend(groups.terms());
     let sql = descending_sql(groups);
@@ -131,32 +138,55 @@ pub(crate) async fn ascending(
     Ok(positions)
 }
 
-/// The first events in `(after, most]` that have a term, in order; nothing but its position of one that is not there.
-pub(crate) async fn rows_of(
+/// The first events in `(after, most]` that have a term, in order.
+pub(crate) async fn events_of(
     tx: &Tx,
     view: &View,
     term: i64,
     after: u64,
     most: u64,
     limit: usize,
-) -> Result<Vec<(u64, Option<Row>)>> {
-    let mut rows = Vec::new();
-    if after < most.min(view.merged) {
-        for row in rows_of_term(tx, view, term, after, most.min(view.merged), limit).await? {
-            let is_there = row.get::<Option<&[u8]>>(1)?.is_some();
-            rows.push((row.get(0)?, is_there.then_some(row)));
+) -> Result<Vec<(u64, crate::Result<Event>)>> {
+    let merged = most.min(view.merged);
+    let group = Groups::default().and(vec![term]);
+    // Where some of it may be in memory, places come first; otherwise places and events in one statement.
+    let is_kept = after < merged && view.kept().is_some_and(|kept| kept.reaches_down_to(merged));
+    if is_kept || after >= merged {
+        let positions = ascending(tx, view, &group, after, most, limit).await?;
+        return events_at(tx, view, positions).await;
+    }
+    let mut events = Vec::new();
+    for row in rows_of_term(tx, view, term, after, merged, limit).await? {
+        let (position, is_there) = (row.get(0)?, row.get::<Option<&[u8]>>(1)?.is_some());
+        events.push((position, if is_there { event_of(row) } else { Err(missing(position)) }));
+    }
+    let recent = view.first_in(&group, after, most, limit.saturating_sub(events.len()));
+    events.extend(events_at(tx, view, recent).await?);
+    Ok(events)
+}
+
+/// The events at `positions`, in their order.
+pub(crate) async fn events_at(
+    tx: &Tx,
+    view: &View,
+    positions: Vec<u64>,
+) -> Result<Vec<(u64, crate::Result<Event>)>> {
+    let mut events: Vec<(u64, Option<Event>)> = match view.kept() {
+        Some(kept) => positions.into_iter().map(|position| (position, kept.get(position))).collect(),
+        None => positions.into_iter().map(|position| (position, None)).collect(),
+    };
+    let absent: Vec<u64> = events.iter().filter(|(_, event)| event.is_none()).map(|(at, _)| *at).collect();
+    let mut read = HashMap::with_capacity(absent.len());
+    if !absent.is_empty() {
+        for row in rows_at(tx, &absent).await? {
+            read.insert(row.get::<u64>(0)?, event_of(row));
         }
     }
-    let recent =
-        view.first_in(&Groups::default().and(vec![term]), after, most, limit.saturating_sub(rows.len()));
-    if !recent.is_empty() {
-        let mut found = HashMap::with_capacity(recent.len());
-        for row in rows_at(tx, &recent).await? {
-            found.insert(row.get::<u64>(0)?, row);
-        }
-        rows.extend(recent.into_iter().map(|position| (position, found.remove(&position))));
-    }
-    Ok(rows)
+    let found = events.drain(..).map(|(position, event)| {
+        let read = || read.remove(&position).unwrap_or_else(|| Err(missing(position)));
+        (position, event.map_or_else(read, Ok))
+    });
+    Ok(found.collect())
 }
 
 async fn ascending_in_table(

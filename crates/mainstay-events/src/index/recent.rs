@@ -12,11 +12,13 @@
 //! Pending entries belong to one transaction of the writer, known by its serial: they become active when it commits,
 //! and are forgotten when the next one begins without that.
 
+use super::kept::Kept;
 use super::lookup::Groups;
+use mainstay_store::Value;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 /// Events of a segment: enough for a merge to find many entries for each page of the table, few enough to be read again
@@ -44,6 +46,9 @@ struct State {
     sealed: VecDeque<Shared>,
     active: Shared,
     end: End,
+    /// Which life of the log it is.
+    epoch: u64,
+    kept: Arc<Mutex<Kept>>,
     pending: Pending,
     is_merging: bool,
     segment_events: usize,
@@ -56,6 +61,8 @@ struct Pending {
     /// The entries, once somebody else of the same transaction looks for them, and how many of them are in it.
     segment: Shared,
     findable: usize,
+    /// The rows of the events.
+    rows: Vec<Value>,
     end: End,
 }
 
@@ -161,12 +168,30 @@ pub(crate) struct View {
     /// Up to here the view is whole.
     pub(crate) head: u64,
     segments: Vec<Shared>,
+    own: Option<Own>,
+}
+
+/// What only the writer may rely on, since it is where the log ends.
+#[derive(Clone)]
+struct Own {
+    epoch: u64,
+    kept: Arc<Mutex<Kept>>,
 }
 
 impl View {
     /// Everything is in the table.
     pub(crate) fn table() -> Self {
-        Self { merged: i64::MAX as u64, head: i64::MAX as u64, segments: Vec::new() }
+        Self { merged: i64::MAX as u64, head: i64::MAX as u64, segments: Vec::new(), own: None }
+    }
+
+    /// Which life of the log it is, where the view is the end of it.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.own.as_ref().map(|own| own.epoch)
+    }
+
+    /// The newest events, where it is sure that nobody changes them meanwhile.
+    pub(super) fn kept(&self) -> Option<MutexGuard<'_, Kept>> {
+        self.own.as_ref().map(|own| lock(&own.kept))
     }
 
     /// Whether everything is.
@@ -258,9 +283,9 @@ fn within(positions: &[u64], after: u64, most: u64) -> &[u64] {
 
 impl Recent {
     /// Begins with everything up to `merged` in the table, in segments of so many events.
-    pub(crate) fn new(merged: u64, segment_events: usize) -> Self {
+    pub(crate) fn new(merged: u64, epoch: u64, segment_events: usize) -> Self {
         let end = End { head: merged, last_ms: 0 };
-        let state = RwLock::new(State { merged, end, segment_events, ..State::default() });
+        let state = RwLock::new(State { merged, end, epoch, segment_events, ..State::default() });
         Self { state: Arc::new(state), merge_ended: Arc::default() }
     }
 
@@ -277,11 +302,21 @@ impl Recent {
         self.write().end = end;
     }
 
+    /// Another life of the log has begun.
+    pub(crate) fn begin_epoch(&self, epoch: u64) {
+        self.write().epoch = epoch;
+    }
+
+    /// Forgets events that are about to be erased.
+    pub(crate) fn forget(&self, positions: &[u64]) {
+        lock(&read(&self.state).kept).forget(positions);
+    }
+
     /// What is committed at this moment.
     pub(crate) fn view(&self) -> View {
         let state = read(&self.state);
         let segments = state.sealed.iter().chain([&state.active]).cloned().collect();
-        View { merged: state.merged, head: state.end.head, segments }
+        View { merged: state.merged, head: state.end.head, segments, own: None }
     }
 
     /// What the writer's transaction `serial` sees, and where the log ends for it.
@@ -293,14 +328,16 @@ impl Recent {
         state.pending.index();
         let own = (!state.pending.entries.is_empty()).then_some(&state.pending.segment);
         let segments = state.sealed.iter().chain([&state.active]).chain(own).cloned().collect();
-        (View { merged: state.merged, head: state.pending.end.head, segments }, state.pending.end)
+        let own = Some(Own { epoch: state.epoch, kept: state.kept.clone() });
+        (View { merged: state.merged, head: state.pending.end.head, segments, own }, state.pending.end)
     }
 
     /// Notes what the writer's transaction `serial` has added.
-    pub(crate) fn note(&self, serial: u64, entries: Vec<(u64, Vec<i64>)>, end: End) {
+    pub(crate) fn note(&self, serial: u64, entries: Vec<(u64, Vec<i64>)>, rows: Vec<Value>, end: End) {
         let mut state = self.write();
         if state.pending.serial == serial {
             state.pending.entries.extend(entries);
+            state.pending.rows.extend(rows);
             state.pending.end = end;
         }
     }
@@ -316,6 +353,7 @@ impl Recent {
         {
             let mut active = write(&state.active);
             pending.entries.iter().for_each(|(position, terms)| active.add(*position, terms));
+            lock(&state.kept).keep(&pending.rows);
         }
         state.seal_if_full();
     }
@@ -397,6 +435,10 @@ pub(super) fn sorted(segment: &Shared) -> Vec<(i64, u64)> {
     read(segment).sorted()
 }
 
+fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -420,17 +462,17 @@ mod tests {
 
     #[test]
     fn what_is_pending_is_seen_by_its_transaction_only_and_forgotten_with_it() {
-        let recent = Recent::new(0, SEGMENT_EVENTS);
+        let recent = Recent::new(0, 1, SEGMENT_EVENTS);
         let (view, _) = recent.writing(7);
         assert_eq!(view.newest(1, 0, 99), None);
-        recent.note(7, vec![(1, vec![1, 2])], end(1));
+        recent.note(7, vec![(1, vec![1, 2])], Vec::new(), end(1));
         assert_eq!(recent.writing(7).0.newest(1, 0, 99), Some(1));
         assert_eq!(recent.view().newest(1, 0, 99), None, "not committed");
         // The next transaction begins without a commit of the one before.
         assert_eq!(recent.writing(8).0.newest(1, 0, 99), None);
         recent.promote(7);
         assert_eq!(recent.view().newest(1, 0, 99), None, "undone");
-        recent.note(8, vec![(1, vec![3])], end(1));
+        recent.note(8, vec![(1, vec![3])], Vec::new(), end(1));
         recent.promote(8);
         recent.promote(8);
         assert_eq!((recent.view().newest(3, 0, 99), recent.view().head), (Some(1), 1));
@@ -438,7 +480,7 @@ mod tests {
 
     #[test]
     fn groups_are_intersected() {
-        let recent = Recent::new(10, SEGMENT_EVENTS);
+        let recent = Recent::new(10, 1, SEGMENT_EVENTS);
         for position in 11..=40 {
             let terms = [position as i64 % 2, 10 + position as i64 % 3, 100];
             recent.restore(position, &terms, end(position));
@@ -454,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_full_segment_is_sealed_and_leaves_when_it_is_merged() {
-        let recent = Recent::new(0, SEGMENT_EVENTS);
+        let recent = Recent::new(0, 1, SEGMENT_EVENTS);
         let count = SEGMENT_EVENTS as u64 + 5;
         for position in 1..=count {
             recent.restore(position, &[7, -(position as i64)], end(position));
@@ -479,7 +521,7 @@ mod tests {
             wanted in proptest::collection::vec(proptest::collection::vec(0_i64..7, 1..3), 1..4),
             after in 0_u64..60, most in 0_u64..70,
         ) {
-            let recent = Recent::new(0, 16);
+            let recent = Recent::new(0, 1, 16);
             for (position, terms) in (1..).zip(&events) {
                 recent.restore(position, &terms.iter().copied().collect::<Vec<_>>(), end(position));
             }

@@ -6,20 +6,26 @@
 use super::report::{Progress, Report};
 use crate::error::Result;
 use crate::events_topic;
+use crate::index::Recent;
 use crate::log::Log;
 use mainstay_store::{Options, Tx, backup};
 use std::path::Path;
+use std::sync::Arc;
 
 const NEXT: &str = "UPDATE mainstay_log SET epoch = epoch + 1 WHERE name = 'events' RETURNING epoch";
 
 impl Log {
     /// Begins a new epoch, and returns it: whoever follows the log in the old one ends with `LOG_EPOCH_CHANGED`.
     pub async fn begin_epoch(&self) -> Result<u64> {
-        let begin = async |tx: Tx| {
+        let begin = async |tx: Tx, recent: Option<Recent>| {
             tx.wake(&events_topic())?;
-            tx.query_one(NEXT, &[]).await?.get(0)
+            let epoch = tx.query_one(NEXT, &[]).await?.get(0)?;
+            if let Some(recent) = recent {
+                tx.after_commit(Arc::new(move || recent.begin_epoch(epoch)))?;
+            }
+            Ok(epoch)
         };
-        Ok(self.store().transact(begin).await?)
+        Ok(self.store().transact_with(self.ground().recent.clone(), begin).await?)
     }
 }
 

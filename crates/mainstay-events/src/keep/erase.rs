@@ -6,7 +6,7 @@
 use crate::append;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::index::{self, Groups, View, position_in};
+use crate::index::{self, Groups, Recent, View, position_in};
 use crate::log::Log;
 use crate::record;
 use mainstay_core::query::{Item, Query};
@@ -162,6 +162,8 @@ struct Search {
     most: u64,
     /// Taken when the search began; it reaches as far as the search does.
     view: View,
+    /// Where the newest events are in memory.
+    recent: Option<Recent>,
 }
 
 impl Search {
@@ -173,7 +175,15 @@ impl Search {
             }
         };
         let tenant = log.tenant().map(str::to_owned);
-        Self { which: which.clone(), tenant, ways, after: 0, most: 0, view: log.ground().view() }
+        Self {
+            which: which.clone(),
+            tenant,
+            ways,
+            after: 0,
+            most: 0,
+            view: log.ground().view(),
+            recent: log.ground().recent.clone(),
+        }
     }
 
     async fn finds_any(&self, log: &Log, head: u64) -> Result<bool> {
@@ -269,6 +279,10 @@ async fn erase_some(tx: Tx, (search, erasure_id): (Search, String)) -> mainstay_
     }
     let erased = marks.len() as u64;
     if erased > 0 {
+        if let Some(recent) = &search.recent {
+            // Before the end: whoever is next to decide must not find them. One that stays after all is read again.
+            recent.forget(&positions);
+        }
         tx.execute_many(OVERWRITE, &marks).await?;
         tx.execute(COUNT, params![erasure_id, erased as i64]).await?;
     }

@@ -4,7 +4,7 @@ use super::report::{Damage, Progress, Stage};
 use super::verify::Walk;
 use crate::error::Result;
 use crate::index::{self, Groups, Terms, View};
-use crate::read::event_of;
+use crate::record::event_of;
 use mainstay_store::{Tx, Value, params};
 use std::collections::HashMap;
 

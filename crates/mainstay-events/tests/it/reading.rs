@@ -1,6 +1,6 @@
 //! Reading, waiting and following.
 
-use crate::support::{all, append, event, item, open, positions, query, select};
+use crate::support::{all, append, deciding, event, item, open, positions, query, select};
 use mainstay_events::{Append, Query, Selection};
 use mainstay_testkit::stores::for_each_store;
 use mainstay_testkit::time::{START_MS, VirtualTime};
@@ -9,7 +9,9 @@ use std::time::Duration;
 #[test]
 fn every_shape_of_query_yields_what_a_scan_yields() {
     for_each_store(async |place| {
-        let log = open(&place).await;
+        // Where the newest entries are in memory, some of these are in the table and some are not.
+        let store = place.options().component(mainstay_events::COMPONENT).open().await.unwrap();
+        let log = mainstay_events::Log::open_in_segments(&store, 16).await.unwrap();
         let (types, tags) = (["A", "B", "C"], ["x", "y", "z"]);
         for number in 0_usize..60 {
             let mine: Vec<&str> = (0..3).filter(|bit| number >> bit & 1 == 1).map(|bit| tags[bit]).collect();
@@ -35,8 +37,12 @@ fn every_shape_of_query_yields_what_a_scan_yields() {
                     .filter(|event| query.matches(event.event_type(), &event.tags().collect::<Vec<_>>()))
                     .map(mainstay_events::Event::position)
                     .collect();
-                let found = select(&log, Selection::all().matching(query.clone()).after(after)).await;
+                let selection = Selection::all().matching(query.clone()).after(after);
+                let found = select(&log, selection.clone()).await;
                 assert_eq!(positions(&found), expected, "{query:?} after {after}");
+                let page = deciding(&log, selection).await;
+                assert_eq!(format!("{:?}", page.events), format!("{found:?}"), "{query:?} after {after}");
+                assert_eq!((page.head, page.next, page.epoch), (60, None, 1));
             }
         }
     });

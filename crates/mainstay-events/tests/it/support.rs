@@ -1,6 +1,7 @@
 //! What the tests of the log have in common.
 
-use mainstay_events::{Append, COMPONENT, Event, Item, Log, NewEvent, Query, Selection};
+use mainstay_events::{Append, COMPONENT, Event, Item, Log, NewEvent, Page, Query, Selection};
+use mainstay_store::Tx;
 use mainstay_testkit::stores::Place;
 
 /// The log of a fresh store.
@@ -45,6 +46,13 @@ pub(crate) async fn select(log: &Log, mut selection: Selection) -> Vec<Event> {
         let Some(next) = page.next else { return events };
         selection.after = next;
     }
+}
+
+/// A page of a selection as a decision sees it, inside of a transaction that may write.
+pub(crate) async fn deciding(log: &Log, selection: Selection) -> Page {
+    let read =
+        async |tx: Tx, (log, selection): (Log, Selection)| Ok(log.read_in(&tx, &selection, 100).await?);
+    log.store().transact_with((log.clone(), selection), read).await.unwrap()
 }
 
 /// The positions of events.

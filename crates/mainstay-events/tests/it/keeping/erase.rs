@@ -1,7 +1,7 @@
 //! What was erased is gone, everybody can see that it was, and nothing else changes.
 
 use super::{saying, verify};
-use crate::support::{append, event, open, query};
+use crate::support::{append, deciding, event, open, query};
 use mainstay_events::{Append, Erasure, IdempotencyKey, Log, NewEvent, Selection, Status};
 use mainstay_store::{Tx, Value};
 use mainstay_testkit::stores::{Kind, for_each_kind, for_each_store};
@@ -151,5 +151,33 @@ fn a_damaged_payload_can_be_erased_and_a_damaged_header_is_told() {
         assert_eq!((&rows[0][4], &rows[0][5]), (&Value::Int(2), &Value::Null), "it has not ended");
         let page = log.read(&Selection::all(), 2).await.unwrap();
         assert!(page.events.iter().all(mainstay_events::Event::is_erased));
+    });
+}
+
+#[test]
+fn a_decision_does_not_find_what_was_erased() {
+    for_each_store(async |place| {
+        let log = open(&place).await;
+        for customer in ["customer:1", "customer:2"] {
+            log.append(saying("Moved", SECRET).tag(customer)).await.unwrap();
+        }
+        let of = |customer: &str| Selection::all().tagged(customer).unwrap();
+        assert!(deciding(&log, of("customer:1")).await.events[0].data().is_some());
+        log.erase(erasure("customer:1")).await.unwrap();
+        let first = deciding(&log, of("customer:1")).await;
+        assert!(first.events.len() == 1 && first.events[0].is_erased(), "{first:?}");
+        let second = deciding(&log, of("customer:2")).await;
+        assert_eq!(second.events[0].data_as::<String>().unwrap(), SECRET);
+    });
+}
+
+#[test]
+fn a_decision_is_told_the_epoch() {
+    for_each_store(async |place| {
+        let log = open(&place).await;
+        log.append(append("Moved", &["customer:1"])).await.unwrap();
+        assert_eq!(deciding(&log, Selection::all()).await.epoch, 1);
+        assert_eq!(log.begin_epoch().await.unwrap(), 2);
+        assert_eq!(deciding(&log, Selection::all()).await.epoch, 2);
     });
 }
