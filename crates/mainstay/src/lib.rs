@@ -25,7 +25,7 @@
 //! - `sqlite` (default): the embedded store, `sqlite:FILE` and `sqlite::memory:`
 //! - `postgres`: the shared store, `postgres://…`
 //! - `redis`: rate limits in Redis
-//! - `axum`: layers know axum's routes and connections
+//! - `axum`: layers know axum's routes and connections, and what comes to an inbox is an extractor
 //!
 //! The rooms of the house are re-exported under their short names: [`core`], the laws, [`store`], the
 //! ground, [`events`], the ledger, [`guards`], what stands between an application and a bad day, [`work`], the

@@ -1,11 +1,13 @@
 //! The application, opened at once.
 
-use crate::inventory::{Products, Reservations};
+use crate::integration::{self, ORDER_INTEGRATION};
+use crate::inventory::{self, Products, Reservations};
 use crate::notifications::Notifications;
 use crate::orders::Orders;
 use crate::{processes, projections};
 use mainstay::flows::Result;
 use mainstay::flows::commands::{Command, Commands, Dispatched};
+use mainstay::flows::delivery::publications::{Publication, Webhook};
 use mainstay::flows::projections::Registry;
 use mainstay::store::{Options, Store};
 use mainstay::work::Functions;
@@ -21,17 +23,25 @@ pub struct OrderManagement {
 impl OrderManagement {
     /// Opens the store with these options, and begins to work on it.
     pub async fn open(options: Options) -> Result<Self> {
+        Self::open_beside(options, None).await
+    }
+
+    /// The same beside a service of notifications, which is told of orders.
+    pub async fn open_beside(options: Options, notifications: Option<Webhook>) -> Result<Self> {
         let handle = Handle::new();
+        let (targets, forwarding) = integration::publishing(notifications);
         let commands =
             Commands::new().decider(Orders).decider(Products).decider(Reservations).decider(Notifications);
-        let mainstay = Mainstay::with(options.component(processes::COMPONENT))
-            .commands(commands)
-            .projections(processes::all(projections::all(Registry::new()), &handle))
-            .functions(processes::functions(Functions::new(), &handle))
-            .pool(processes::pool())
-            .handle(handle)
-            .start()
-            .await?;
+        let mainstay =
+            Mainstay::with(options.component(processes::COMPONENT).component(inventory::COMPONENT))
+                .commands(commands)
+                .projections(processes::all(projections::all(Registry::new()), &handle).with(forwarding))
+                .targets(targets)
+                .functions(processes::functions(Functions::new(), &handle))
+                .pool(processes::pool())
+                .handle(handle)
+                .start()
+                .await?;
         mainstay.work().cron(processes::cron()?).await?;
         Ok(Self { mainstay })
     }
@@ -44,6 +54,19 @@ impl OrderManagement {
     /// Waits until a read model shows everything that is in the log now, for at most `patience`.
     pub async fn wait_for(&self, projection: &str, patience: Duration) -> Result<()> {
         self.mainstay.wait_for(projection, patience).await.map(drop)
+    }
+
+    /// Waits until an event was brought to all whom it was published to, or given up, for at most `patience` each time;
+    /// where it stands with each.
+    pub async fn published(&self, event_id: &str, patience: Duration) -> Result<Vec<Publication>> {
+        self.wait_for(ORDER_INTEGRATION, patience).await?;
+        let publisher = self.mainstay.publisher();
+        for publication in publisher.status(event_id).await? {
+            if let Some(work_id) = publication.work_id {
+                self.mainstay.work().wait_for(&work_id, patience).await?;
+            }
+        }
+        publisher.status(event_id).await
     }
 
     /// The store, with the read models in it.

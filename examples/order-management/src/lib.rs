@@ -5,10 +5,12 @@
 //! - [`notifications`]: what customers are told
 //! - [`projections`]: what is read
 //! - [`processes`]: what follows from what has happened
+//! - [`integration`]: what other contexts hear of orders
 //!
-//! The first three are pure: deciders, events and states. [`OrderManagement`] opens everything on a store.
+//! What is decided is pure: deciders, events and states. [`OrderManagement`] opens everything on a store.
 
 mod app;
+pub mod integration;
 pub mod inventory;
 pub mod notifications;
 pub mod orders;

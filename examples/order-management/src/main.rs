@@ -1,24 +1,36 @@
-//! A short story of two orders, on a store that is gone afterwards.
+//! A short story of two orders, on stores that are gone afterwards.
 
+use anyhow::Context;
 use mainstay::events::{Event, Selection};
 use mainstay::flows::commands::Outcome;
 use mainstay::flows::projections::replay::Rebuild;
 use mainstay::store::Options;
+use mainstay::work::egress::Egress;
+use mainstay::work::http::Secret;
 use order_management::OrderManagement;
+use order_management::integration::notifications_at;
 use order_management::inventory::{ProductCommand, Quantity, ReservationCommand};
+use order_management::notifications::NotificationService;
 use order_management::orders::{Customer, OrderCommand};
 use order_management::projections::{ORDER_SUMMARY, PRODUCT_CATALOG, catalog, summary};
 use serde::Serialize;
 use std::time::Duration;
+use tokio::net::TcpListener;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let app =
-        OrderManagement::open(Options::new(format!("sqlite:{}", folder.path().join("shop.db").display())))
-            .await?;
+    let file = |name: &str| Options::new(format!("sqlite:{}", folder.path().join(name).display()));
+    let secret = Secret::new("a long one in earnest, known to both").context("it is empty")?;
+    let notifications = NotificationService::open(file("notifications.db"), [secret.clone()]).await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/events", listener.local_addr()?);
+    let serving = tokio::spawn(axum::serve(listener, notifications.router()).into_future());
+    // Addresses of this machine are not reached unless it is said that they may be.
+    let webhook = notifications_at(&url, secret, Egress::new(&["127.0.0.1".to_owned()])?)?;
+    let app = OrderManagement::open_beside(file("shop.db"), Some(webhook)).await?;
     let lamp = || "lamp".to_owned();
     let create =
         ProductCommand::CreateProduct { product_id: lamp(), sku: "L-1".into(), unit_price_cents: 4_500 };
@@ -50,7 +62,15 @@ async fn main() -> anyhow::Result<()> {
     app.wait_for(ORDER_SUMMARY, PATIENCE).await?;
     println!("{:<24} {:?}", "the catalogue, rebuilt", catalog(app.store(), "lamp").await?);
     println!("{:<24} {:?}", "the first order", summary(app.store(), "o-1").await?);
-    Ok(app.stop(PATIENCE).await?)
+    let submitted = follow(&app, "OrderSubmitted").await?;
+    for publication in app.published(submitted.id(), PATIENCE).await? {
+        println!("{:<24} {:?}", format!("{} heard of it", publication.target_context), publication.status);
+    }
+    println!("{:<24} {:?}", "so ada is told", notifications.mails("o-1").await?);
+    app.stop(PATIENCE).await?;
+    serving.abort();
+    notifications.stop().await;
+    Ok(())
 }
 
 /// Drafts an order and submits it.

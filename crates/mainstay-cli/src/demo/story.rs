@@ -112,6 +112,7 @@ limits and circuits. Commands and read models of an application in Rust stand on
   docs/concepts/commands.md        commands: deciders, dispatch, decisions that were overtaken
   docs/concepts/projections.md     read models that follow the log, replays, rebuilds
   docs/concepts/work.md            work: functions, pools, keys, retries, timers, crons
+  docs/concepts/delivery.md        what goes to others and comes back: outbox, publications, webhooks, intents
   docs/operations/guards.md        limits and circuits, and what to do at night
   docs/reference/cli.md            every verb
   docs/errors/README.md            every error code, and what to do about it
@@ -365,6 +366,7 @@ mod tests {
                  docs/concepts/commands.md        commands: deciders, dispatch, decisions that were overtaken
                  docs/concepts/projections.md     read models that follow the log, replays, rebuilds
                  docs/concepts/work.md            work: functions, pools, keys, retries, timers, crons
+                 docs/concepts/delivery.md        what goes to others and comes back: outbox, publications, webhooks, intents
                  docs/operations/guards.md        limits and circuits, and what to do at night
                  docs/reference/cli.md            every verb
                  docs/errors/README.md            every error code, and what to do about it

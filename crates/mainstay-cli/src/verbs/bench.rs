@@ -5,7 +5,7 @@ use crate::bench::events::Reading;
 use crate::bench::load::{Load, Outcome};
 use crate::bench::replay::Measured;
 use crate::bench::table::Table;
-use crate::bench::{disk, events, limits, replay, store, work};
+use crate::bench::{disk, events, limits, publications, replay, store, work};
 use crate::config::{self, Place};
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
@@ -31,6 +31,7 @@ enum What {
     Work(WorkBench),
     Limits(LimitsBench),
     Replay(ReplayBench),
+    Publications(PublicationsBench),
 }
 
 /// Measure transactions with two small inserts, by one caller and by many
@@ -92,6 +93,25 @@ struct ReplayBench {
     events: u32,
 }
 
+/// Measure how fast events are published, and delivered as signed webhooks to a target on this machine
+///
+/// Publishes events of 100 bytes, 100 to a commit, and then delivers them to a target that answers at once, and to one that
+/// takes 10 ms for each; counts what the target was given, and fails unless each event came once. Works on a temporary SQLite
+/// file in the current folder, so that it is this disk that is measured; or on the store given with --store, where the
+/// publications to the target mainstay.bench stay.
+#[derive(Debug, Args)]
+struct PublicationsBench {
+    /// How many events are published and delivered, to each target
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    events: u32,
+    /// How many deliveries are under way at once, as maxParallelism of a target has it
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    at_once: u32,
+    /// How long the target takes for each event, in milliseconds, one measurement each
+    #[arg(long, value_delimiter = ',', default_value = "0,10", value_parser = clap::value_parser!(u16).range(0..=60_000))]
+    target_ms: Vec<u16>,
+}
+
 #[derive(Debug, Args)]
 struct Size {
     /// How many callers at once, one measurement each
@@ -127,6 +147,8 @@ struct Report {
     in_memory_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     replay: Option<Replayed>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    publications: Vec<Delivered>,
 }
 
 #[derive(Serialize)]
@@ -162,6 +184,17 @@ struct Replayed {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+struct Delivered {
+    target_ms: u16,
+    at_once: u32,
+    events: u64,
+    requests: u64,
+    published_per_second: f64,
+    delivered_per_second: f64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Read {
     events: u64,
     per_second: f64,
@@ -187,6 +220,7 @@ impl Bench {
             What::Events(bench) => bench.run(&bed.store, report).await?,
             What::Limits(bench) => bench.run(&bed.store, report).await?,
             What::Work(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
+            What::Publications(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
             What::Replay(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
         };
         Ok((report, Some(table)))
@@ -227,6 +261,30 @@ impl ReplayBench {
             appended_per_second: measured.appended_per_second(),
             replayed_per_second: measured.replayed_per_second(),
         });
+        Ok(report)
+    }
+}
+
+impl PublicationsBench {
+    async fn run(&self, opened: &Store, mut report: Report) -> Result<Report> {
+        let Self { events, at_once, target_ms } = self;
+        for &target_ms in target_ms {
+            let takes = Duration::from_millis(target_ms.into());
+            let measured = publications::measure(opened, *events as usize, *at_once, takes).await?;
+            if !measured.is_each_once() {
+                let publications::Measured { given, requests, .. } = &measured;
+                let told = format!("the target was given {given} of {events} events in {requests} requests");
+                return Err(Error::Argument(format!("{told}; each should have come once")));
+            }
+            report.publications.push(Delivered {
+                target_ms,
+                at_once: *at_once,
+                events: measured.events,
+                requests: measured.requests,
+                published_per_second: measured.published_per_second(),
+                delivered_per_second: measured.delivered_per_second(),
+            });
+        }
         Ok(report)
     }
 }
@@ -314,6 +372,7 @@ impl Bed {
             work: None,
             in_memory_per_second: None,
             replay: None,
+            publications: Vec::new(),
         })
     }
 }
@@ -373,6 +432,9 @@ fn told(report: &Report) -> String {
     if let Some(replayed) = &report.replay {
         return told_of_replay(replayed);
     }
+    if !report.publications.is_empty() {
+        return report.publications.iter().map(told_of_publications).collect();
+    }
     if let Some(per_second) = report.in_memory_per_second {
         let keys = limits::KEYS;
         return format!("\nIn memory, {keys} keys, one thread: {per_second:.0} decisions per second\n");
@@ -398,6 +460,19 @@ fn told_of_replay(replayed: &Replayed) -> String {
     format!(
         "Appending {events} events: {appended_per_second:.0} events per second\n\
          Replaying them into {rows} rows, {chunk} to a commit: {replayed_per_second:.0} events per second\n"
+    )
+}
+
+fn told_of_publications(delivered: &Delivered) -> String {
+    let Delivered { target_ms, at_once, events, published_per_second, delivered_per_second, .. } = delivered;
+    let (batch, target) = match target_ms {
+        0 => (publications::BATCH, "answers at once".to_owned()),
+        _ => (publications::BATCH, format!("takes {target_ms} ms")),
+    };
+    format!(
+        "Publishing {events} events, {batch} to a commit: {published_per_second:.0} events per second\n\
+         Delivering them, at most {at_once} at once, to a target that {target}: {delivered_per_second:.0} events per second, \
+         each once\n"
     )
 }
 

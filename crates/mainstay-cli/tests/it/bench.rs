@@ -90,6 +90,34 @@ fn a_replay_is_measured() {
 }
 
 #[test]
+fn publications_are_measured_and_each_came_once() {
+    let folder = Folder::new();
+    let report = folder.run("bench publications --events 150 --at-once 8 --json").json();
+    assert!(report["durability"].as_str().unwrap().contains("synchronous=FULL"), "{report}");
+    let publications = report["publications"].as_array().unwrap();
+    assert_eq!(publications.iter().map(|one| one["targetMs"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 10]);
+    for one in publications {
+        assert_eq!((&one["events"], &one["requests"], &one["atOnce"]), (&150.into(), &150.into(), &8.into()));
+        for figure in ["publishedPerSecond", "deliveredPerSecond"] {
+            assert!(one[figure].as_f64().unwrap() > 0.0, "{report}");
+        }
+    }
+    // Eight at once, each of which takes 10 ms, cannot be more.
+    assert!(publications[1]["deliveredPerSecond"].as_f64().unwrap() <= 800.0, "{report}");
+    assert_eq!(folder.files(), [""; 0]);
+
+    // A second time on the same store: its events are others.
+    for _ in 0..2 {
+        let told = folder.run("bench publications --events 20 --target-ms 0 --store sqlite:mine.db").stdout;
+        assert!(told.contains("fsync on every commit"), "{told}");
+        assert!(
+            told.contains("\nDelivering them, at most 64 at once, to a target that answers at once: "),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn refuses_numbers_that_make_no_sense() {
     for arguments in [
         "bench store --callers 0",
@@ -99,6 +127,8 @@ fn refuses_numbers_that_make_no_sense() {
         "bench work --thousands 0",
         "bench work --starts 0",
         "bench replay --events 0",
+        "bench publications --events 0",
+        "bench publications --at-once 0",
     ] {
         assert_eq!(Folder::new().run(arguments).code, 2, "{arguments}");
     }

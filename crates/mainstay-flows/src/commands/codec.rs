@@ -122,7 +122,8 @@ pub fn decode<E: DomainEvent>(event: &Event) -> Result<E> {
     })
 }
 
-pub(super) fn decode_data<E: DomainEvent>(
+/// The data of an event of this type and version, as one of the application's events.
+pub(crate) fn decode_data<E: DomainEvent>(
     event_type: &str,
     version: u32,
     data: &str,

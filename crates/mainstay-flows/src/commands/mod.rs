@@ -36,6 +36,7 @@ mod upcast;
 mod variant;
 
 pub use boundary::Boundary;
+pub(crate) use codec::decode_data;
 pub use codec::{DomainEvent, Unreadable, decode, encode};
 pub use command::{Command, Issued};
 pub use decider::{Decided, Decider, Decision, Moment, Rejection};

@@ -17,6 +17,7 @@ mod publications;
 mod pull;
 mod running;
 mod shutdown;
+mod tenants;
 mod test_routes;
 mod tls;
 mod tokens;

@@ -7,12 +7,16 @@
 //! - `stock`: what there is
 //! - `products`: decides about products
 //! - `reservations`: decides about reservations
+//! - `demand`: what placed orders want
 
+mod demand;
 mod event;
 mod products;
 mod reservations;
 mod stock;
 
+pub(crate) use demand::note_demand;
+pub use demand::{COMPONENT, demand};
 pub use event::{InventoryEvent, Quantity, Shortage};
 pub use products::{ProductCommand, Products};
 pub use reservations::{ReservationCommand, Reservations};

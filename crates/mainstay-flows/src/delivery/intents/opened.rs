@@ -77,7 +77,11 @@ struct Ended<'a> {
 
 /// Records, completes and lists intents. Clones are the same.
 #[derive(Clone)]
-pub struct Intents(pub(super) Arc<Shared>);
+pub struct Intents {
+    shared: Arc<Shared>,
+    /// Whose are seen; everybody's if there is none.
+    tenant: Option<Arc<str>>,
+}
 
 pub(super) struct Shared {
     pub(super) log: Log,
@@ -105,7 +109,7 @@ impl Opening {
     pub fn open(self, log: &Log, work: &Work) -> Intents {
         let intents = Intents::open(log, work, self.operations);
         // An opening is used up, so nobody has filled the slot.
-        drop(self.slot.set(Arc::downgrade(&intents.0)));
+        drop(self.slot.set(Arc::downgrade(&intents.shared)));
         intents
     }
 }
@@ -114,7 +118,18 @@ impl Intents {
     /// The intents of a store, for somebody who does not work: their timers are another process's.
     pub fn open(log: &Log, work: &Work, operations: Operations) -> Self {
         let ids = Ids::new(log.store().clock().clone(), log.store().random().clone());
-        Self(Arc::new(Shared { log: log.clone(), work: work.clone(), operations, ids }))
+        let shared = Arc::new(Shared { log: log.clone(), work: work.clone(), operations, ids });
+        Self { shared, tenant: None }
+    }
+
+    /// The intents as a tenant sees them: it begins its own, and those of others are not there.
+    pub fn for_tenant(&self, tenant: &str) -> Self {
+        Self { shared: self.shared.clone(), tenant: Some(tenant.into()) }
+    }
+
+    /// Whether an intent is there for whoever asks.
+    fn sees(&self, record: &Record) -> bool {
+        self.tenant.is_none() || self.tenant.as_deref() == record.kept.tenant_id.as_deref()
     }
 
     /// Records an intent: its event, its row and its timer.
@@ -122,13 +137,17 @@ impl Intents {
         let record = async |tx: Tx, (intents, new): (Self, Arc<NewIntent>)| {
             Ok(intents.record_in(&tx, NewIntent::clone(&new)).await?)
         };
-        Ok(self.0.log.store().transact_with((self.clone(), Arc::new(new)), record).await?)
+        Ok(self.shared.log.store().transact_with((self.clone(), Arc::new(new)), record).await?)
     }
 
     /// As [`record`](Self::record), in a transaction.
     pub async fn record_in(&self, tx: &Tx, new: NewIntent) -> Result<Recorded> {
+        let new = match &self.tenant {
+            Some(tenant) => new.tenant(&**tenant),
+            None => new,
+        };
         new.check()?;
-        let shared = &self.0;
+        let shared = &self.shared;
         if let Some(handler) = &new.on_timeout.handler
             && !shared.work.knows_in(tx, handler).await?
         {
@@ -175,16 +194,16 @@ impl Intents {
         let complete = async |tx: Tx, (intents, completion): (Self, Arc<Completion>)| {
             Ok(intents.complete_in(&tx, Completion::clone(&completion)).await?)
         };
-        Ok(self.0.log.store().transact_with((self.clone(), Arc::new(completion)), complete).await?)
+        Ok(self.shared.log.store().transact_with((self.clone(), Arc::new(completion)), complete).await?)
     }
 
     /// As [`complete`](Self::complete), in a transaction.
     pub async fn complete_in(&self, tx: &Tx, completion: Completion) -> Result<Completed> {
         let known = known_form(&completion.intent_key)?;
-        let record = record::hold(tx, known).await?;
+        let record = record::hold(tx, known).await?.filter(|record| self.sees(record));
         let record = record.ok_or_else(|| Error::IntentNotFound(completion.intent_key.clone()))?;
         if record.status == IntentStatus::Pending {
-            return self.0.end(tx, &record, &completion).await;
+            return self.shared.end(tx, &record, &completion).await;
         }
         let kept = &record.kept;
         let is_same = record.status == completion.status.makes()
@@ -203,26 +222,30 @@ impl Intents {
 
     /// An intent.
     pub async fn get(&self, intent_key: &str) -> Result<Intent> {
-        let read = async |tx: Tx, key: String| {
+        let read = async |tx: Tx, (intents, key): (Self, String)| {
             let now_ms = tx.now_ms().await?;
-            Ok(record::find(&tx, &key).await?.map(|record| record.seen(now_ms)))
+            let found = record::find(&tx, &key).await?.filter(|record| intents.sees(record));
+            Ok(found.map(|record| record.seen(now_ms)))
         };
-        let found = self.0.log.store().read_with(known_form(intent_key)?.to_owned(), read).await?;
+        let which = (self.clone(), known_form(intent_key)?.to_owned());
+        let found = self.shared.log.store().read_with(which, read).await?;
         found.ok_or_else(|| Error::IntentNotFound(intent_key.to_owned()))
     }
 
     /// A page of intents, the newest first.
     pub async fn list(&self, filter: IntentFilter, limit: usize) -> Result<IntentPage> {
-        let read =
-            async |tx: Tx, (filter, limit): (IntentFilter, usize)| record::list(&tx, &filter, limit).await;
-        Ok(self.0.log.store().read_with((filter, limit), read).await?)
+        let read = async |tx: Tx, (tenant, filter, limit): (Option<Arc<str>>, IntentFilter, usize)| {
+            record::list(&tx, tenant.as_deref(), &filter, limit).await
+        };
+        Ok(self.shared.log.store().read_with((self.tenant.clone(), filter, limit), read).await?)
     }
 
     /// A page of intents that nobody has completed, the oldest first.
     pub async fn orphans(&self, orphans: Orphans, limit: usize) -> Result<IntentPage> {
-        let read =
-            async |tx: Tx, (orphans, limit): (Orphans, usize)| record::orphans(&tx, &orphans, limit).await;
-        Ok(self.0.log.store().read_with((orphans, limit), read).await?)
+        let read = async |tx: Tx, (tenant, orphans, limit): (Option<Arc<str>>, Orphans, usize)| {
+            record::orphans(&tx, tenant.as_deref(), &orphans, limit).await
+        };
+        Ok(self.shared.log.store().read_with((self.tenant.clone(), orphans, limit), read).await?)
     }
 }
 

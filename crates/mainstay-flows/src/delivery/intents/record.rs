@@ -123,7 +123,7 @@ pub struct IntentPage {
 const COLUMNS: &str =
     "intent_key, operation_type, correlation_id, status, started_at, timeout_at, timeouts, ended_at, intent";
 const INSERT: &str = "INSERT INTO mainstay_intents (intent_key, operation_type, correlation_id, status, started_at, \
-     timeout_at, timeouts, intent) VALUES ($1, $2, $3, 0, $4, $5, 0, $6) ON CONFLICT (intent_key) DO NOTHING";
+     timeout_at, timeouts, intent, tenant) VALUES ($1, $2, $3, 0, $4, $5, 0, $6, $7) ON CONFLICT (intent_key) DO NOTHING";
 const END: &str = "UPDATE mainstay_intents SET status = $2, ended_at = mainstay_now(), \
      expires_at = mainstay_now() + $3, intent = $4 WHERE intent_key = $1 AND status = 0";
 const NEXT_TIMEOUT: &str =
@@ -140,6 +140,7 @@ pub(super) async fn insert(tx: &Tx, record: &Record) -> mainstay_store::Result<b
         record.started_at,
         record.timeout_at,
         json(&record.kept)?,
+        record.kept.tenant_id.as_deref(),
     ];
     Ok(tx.execute(INSERT, params).await? == 1)
 }
@@ -183,15 +184,21 @@ pub(super) async fn prune(tx: &Tx, limit: u64) -> mainstay_store::Result<u64> {
     tx.execute(PRUNE, params![limit as i64]).await
 }
 
-/// A page of intents, the newest first. Each status has its place in the indexes, so one is looked at after the other.
-pub(super) async fn list(tx: &Tx, filter: &IntentFilter, limit: usize) -> mainstay_store::Result<IntentPage> {
+/// A page of intents, the newest first; of a tenant, if there is one. Each status has its place in the indexes, so one is
+/// looked at after the other.
+pub(super) async fn list(
+    tx: &Tx,
+    tenant: Option<&str>,
+    filter: &IntentFilter,
+    limit: usize,
+) -> mainstay_store::Result<IntentPage> {
     let limit = limit.clamp(1, MAX_PAGE);
     let mut records = Vec::new();
     for status in IntentStatus::ALL {
         if filter.status.is_some_and(|wanted| wanted != status) {
             continue;
         }
-        let mut wanted = Wanted::new(status);
+        let mut wanted = Wanted::new(status, tenant);
         wanted.operation_type(filter.operation_type.as_ref());
         if let Some(id) = &filter.correlation_id {
             wanted.and("correlation_id =", id.as_str().into());
@@ -205,10 +212,15 @@ pub(super) async fn list(tx: &Tx, filter: &IntentFilter, limit: usize) -> mainst
     page(tx, records, limit).await
 }
 
-/// A page of intents that nobody has completed, the oldest first.
-pub(super) async fn orphans(tx: &Tx, orphans: &Orphans, limit: usize) -> mainstay_store::Result<IntentPage> {
+/// A page of intents that nobody has completed, the oldest first; of a tenant, if there is one.
+pub(super) async fn orphans(
+    tx: &Tx,
+    tenant: Option<&str>,
+    orphans: &Orphans,
+    limit: usize,
+) -> mainstay_store::Result<IntentPage> {
     let limit = limit.clamp(1, MAX_PAGE);
-    let mut wanted = Wanted::new(IntentStatus::Pending);
+    let mut wanted = Wanted::new(IntentStatus::Pending, tenant);
     wanted.operation_type(orphans.operation_type.as_ref());
     let latest = tx.now_ms().await?.saturating_sub_unsigned(orphans.older_than_ms);
     // One bound, not two: without figures SQLite takes an index of fewer columns for as good, and reads other operations.
@@ -228,9 +240,13 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(status: IntentStatus) -> Self {
+    fn new(status: IntentStatus, tenant: Option<&str>) -> Self {
         let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE status = $1");
-        Self { sql, values: vec![Value::Int(status.number())] }
+        let mut wanted = Self { sql, values: vec![Value::Int(status.number())] };
+        if let Some(tenant) = tenant {
+            wanted.and("tenant =", tenant.into());
+        }
+        wanted
     }
 
     fn and(&mut self, condition: &str, value: Value) {
@@ -328,56 +344,106 @@ fn json(value: &impl Serialize) -> mainstay_store::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mainstay_store::Options;
+    use mainstay_store::Store;
+    use mainstay_testkit::stores::{Kind, Place as Ground, for_each_store};
 
-    /// How SQLite goes about a statement.
-    async fn plan(wanted: Wanted, order: &str) -> String {
-        let options = Options::new("sqlite::memory:").component(super::super::COMPONENT);
-        let store = options.open().await.unwrap();
-        let explain = async |tx: Tx, (sql, values): (String, Vec<Value>)| {
+    /// How a database goes about a statement, in one line. PostgreSQL would read so small a table from its beginning to its
+    /// end and sort it, so it is told that this is dear.
+    async fn plan(ground: &Ground, store: &Store, wanted: Wanted, order: &str) -> String {
+        let is_postgres = ground.kind() == Kind::Postgres;
+        let explain = async |tx: Tx, (is_postgres, sql, values): (bool, String, Vec<Value>)| {
+            if is_postgres {
+                for dear in ["enable_seqscan", "enable_bitmapscan", "enable_sort"] {
+                    tx.query("SELECT set_config($1, 'off', true)", params![dear]).await?;
+                }
+            }
+            let column = if is_postgres { "QUERY PLAN" } else { "detail" };
             let rows = tx.query(&sql, &values).await?;
-            rows.iter().map(|row| row.get("detail")).collect::<mainstay_store::Result<Vec<String>>>()
+            rows.iter().map(|row| row.get(column)).collect::<mainstay_store::Result<Vec<String>>>()
         };
         let (sql, values) = wanted.statement(order, 50);
-        store.read_with((format!("EXPLAIN QUERY PLAN {sql}"), values), explain).await.unwrap().join("; ")
+        let explained = if is_postgres { "EXPLAIN" } else { "EXPLAIN QUERY PLAN" };
+        store
+            .read_with((is_postgres, format!("{explained} {sql}"), values), explain)
+            .await
+            .unwrap()
+            .join("; ")
     }
 
-    #[tokio::test]
-    async fn b_184_every_page_is_read_from_an_index_in_its_order() {
-        let place: Place = "3e8.Op:Order:1:1000".parse().unwrap();
-        assert_eq!(place.to_string(), "3e8.Op:Order:1:1000");
-        let pending = |operation: Option<&str>, is_first: bool| {
-            let mut wanted = Wanted::new(IntentStatus::Pending);
-            wanted.operation_type(operation.map(str::to_owned).as_ref());
-            match is_first {
-                true => wanted.and("started_at <=", 7_i64.into()),
-                false => wanted.beyond(">", &place),
-            }
-            wanted
-        };
-        let mut correlated = Wanted::new(IntentStatus::Failed);
-        correlated.and("correlation_id =", "corr".into());
-        correlated.beyond("<", &place);
-        let plans = [
-            (plan(pending(None, true), "ASC").await, "by_status (status=? AND started_at<"),
-            (plan(pending(None, false), "ASC").await, "by_status (status=? AND (started_at,intent_key)>"),
-            (
-                plan(pending(Some("Op"), true), "ASC").await,
-                "by_operation (operation_type=? AND status=? AND started_at<",
-            ),
-            (
-                plan(pending(Some("Op"), false), "ASC").await,
-                "by_operation (operation_type=? AND status=? AND (started_at,",
-            ),
-            (
-                plan(correlated, "DESC").await,
-                "by_correlation (correlation_id=? AND status=? AND (started_at,",
-            ),
-        ];
-        for (plan, index) in plans {
-            assert!(plan.contains(index), "{plan} is not {index}");
-            assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{plan}");
+    /// The statement of a page of orphans.
+    fn pending(tenant: Option<&str>, operation: Option<&str>, after: Option<&Place>) -> Wanted {
+        let mut wanted = Wanted::new(IntentStatus::Pending, tenant);
+        wanted.operation_type(operation.map(str::to_owned).as_ref());
+        match after {
+            None => wanted.and("started_at <=", 7_i64.into()),
+            Some(place) => wanted.beyond(">", place),
         }
+        wanted
+    }
+
+    #[test]
+    fn b_184_every_page_is_read_from_an_index_in_its_order() {
+        for_each_store(async |ground| {
+            let store = ground.options().component(super::super::COMPONENT).open().await.unwrap();
+            let place: Place = "3e8.Op:Order:1:1000".parse().unwrap();
+            assert_eq!(place.to_string(), "3e8.Op:Order:1:1000");
+            let correlated = || {
+                let mut wanted = Wanted::new(IntentStatus::Failed, None);
+                wanted.and("correlation_id =", "corr".into());
+                wanted.beyond("<", &place);
+                wanted
+            };
+            let mut newest = Wanted::new(IntentStatus::Failed, Some("acme"));
+            newest.beyond("<", &place);
+            let (op, acme, after) = (Some("Op"), Some("acme"), Some(&place));
+            let pages = [
+                (pending(None, None, None), "ASC", "by_status", "status started_at"),
+                (pending(None, None, after), "ASC", "by_status", "status started_at intent_key"),
+                (pending(None, op, None), "ASC", "by_operation", "operation_type status started_at"),
+                (
+                    pending(None, op, after),
+                    "ASC",
+                    "by_operation",
+                    "operation_type status started_at intent_key",
+                ),
+                (correlated(), "DESC", "by_correlation", "correlation_id status started_at intent_key"),
+                (pending(acme, None, None), "ASC", "by_tenant", "tenant status started_at"),
+                (pending(acme, None, after), "ASC", "by_tenant", "tenant status started_at intent_key"),
+                (newest, "DESC", "by_tenant", "tenant status started_at intent_key"),
+                (
+                    pending(acme, op, None),
+                    "ASC",
+                    "by_tenant_and_operation",
+                    "tenant operation_type status started_at",
+                ),
+                (
+                    pending(acme, op, after),
+                    "ASC",
+                    "by_tenant_and_operation",
+                    "tenant operation_type status started_at intent_key",
+                ),
+            ];
+            for (wanted, order, index, columns) in pages {
+                let plan = plan(&ground, &store, wanted, order).await;
+                let (index, condition) = match ground.kind() {
+                    Kind::Postgres => {
+                        (format!(" mainstay_intents_{index} on "), plan.split("Index Cond: ").nth(1))
+                    }
+                    _ => (
+                        format!("INDEX mainstay_intents_{index} ("),
+                        plan.split(&*format!("{index} (")).nth(1),
+                    ),
+                };
+                assert!(plan.contains(&index), "{plan} is not {index}");
+                let condition = condition.and_then(|text| text.split("; ").next()).unwrap_or_default();
+                assert!(
+                    columns.split(' ').all(|column| condition.contains(column)),
+                    "{plan} is not {columns}"
+                );
+                let dear = ["SCAN ", "TEMP B-TREE", "Seq Scan", "Sort", "Filter:"];
+                assert!(!dear.iter().any(|dear| plan.contains(dear)), "{plan}");
+            }
+        });
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! An event as other contexts see it.
 
 use super::MAX_DATA_BYTES;
+use crate::commands::{DomainEvent, decode_data};
 use crate::error::{Error, Result};
 use mainstay_core::trace::TraceContext;
 use mainstay_events::{Event, NewEvent};
@@ -91,6 +92,12 @@ impl PublicEvent {
     ) -> std::result::Result<Self, String> {
         let data = serde_json::value::to_raw_value(data).map_err(|error| error.to_string())?;
         Ok(Self { event_type: event_type.into(), data, ..self.clone() })
+    }
+
+    /// One of the source's own events, whichever version it was written in: what translators read.
+    pub fn decode<E: DomainEvent>(&self) -> std::result::Result<E, String> {
+        let decoded = decode_data(&self.event_type, self.schema_version, self.data.get());
+        decoded.map_err(|error| format!("{} {error}", self.event_type))
     }
 
     pub(super) fn check(&self) -> std::result::Result<(), (&'static str, String)> {

@@ -73,11 +73,10 @@ impl Publisher {
         let usual = Pool::platform().into_iter().find(|pool| pool.name() == super::POOL);
         for (target, _) in shared.targets.values().map(|target| &**target) {
             let pool = usual.clone().unwrap_or_else(|| Pool::new(super::POOL));
-            let pool = match target.at_once {
-                Some(most) => pool.named(target.pool()).max_parallelism(most),
-                None => pool,
-            };
-            ensure_pool(work, pool).await?;
+            match target.at_once {
+                Some(most) => work.pool(pool.named(target.pool()).max_parallelism(most)).await?,
+                None => ensure_pool(work, pool).await?,
+            }
         }
         upkeep::schedule(work, &targets).await?;
         targets

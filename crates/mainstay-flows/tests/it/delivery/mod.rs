@@ -3,6 +3,7 @@
 mod appends;
 mod crash;
 mod inbox;
+mod incoming;
 mod intents;
 mod outbox;
 mod publications;

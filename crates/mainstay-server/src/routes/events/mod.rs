@@ -26,7 +26,7 @@ pub(super) fn routes() -> Routes {
 }
 
 /// The log as `principal` sees it.
-fn log_of(app: &App, principal: &Principal) -> Log {
+pub(super) fn log_of(app: &App, principal: &Principal) -> Log {
     match &principal.tenant {
         Some(tenant) => app.log().for_tenant(tenant.as_str()),
         None => app.log().clone(),

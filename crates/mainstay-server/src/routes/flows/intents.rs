@@ -14,15 +14,18 @@ use serde_json::value::RawValue;
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
-/// Intents, for whoever may see all of them: a token that is confined to a tenant cannot reach them.
+/// Intents as whoever asks sees them: a token that is confined to a tenant begins its own, and knows of no others.
 pub(super) struct Book(Intents);
 
 impl FromRequestParts<App> for Book {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Principal::from_request_parts(parts, app).await?.unconfined("An intent")?;
-        Ok(Self(app.intents().clone()))
+        let principal = Principal::from_request_parts(parts, app).await?;
+        Ok(Self(match &principal.tenant {
+            Some(tenant) => app.intents().for_tenant(tenant),
+            None => app.intents().clone(),
+        }))
     }
 }
 
@@ -149,14 +152,20 @@ fn plain(name: &str, text: Option<String>) -> Answer<Option<String>> {
 /// Record that a long operation begins
 ///
 /// Its event, the intent and its timer are one transaction. When nobody completes it in time, `onTimeout` says what becomes of
-/// it: `abandon` ends it with an event, `alert` tells and goes on, `retry` calls the handler and at last abandons it.
+/// it: `abandon` ends it with an event, `alert` tells and goes on, `retry` calls the handler and at last abandons it. A token
+/// that is confined to a tenant cannot name a handler.
 #[utoipa::path(post, path = "/v1/intents", operation_id = "recordIntent", tag = "intents", request_body = New,
     responses((status = 200, body = schema::RecordedIntent)))]
 pub(super) async fn record(
     Book(intents): Book,
+    principal: Principal,
     Trace(trace): Trace,
     Json(asked): Json<New>,
 ) -> Answer<Json<Recorded>> {
+    // Who may not start work may not let it be started either.
+    if asked.handler.is_some() {
+        principal.unconfined("The handler of an intent is work, which")?;
+    }
     let on_timeout =
         OnTimeout { policy: asked.on_timeout, handler: asked.handler, max_retries: asked.max_retries };
     let (stream, timeout) = ((asked.stream_type, asked.stream_id), Duration::from_millis(asked.timeout_ms));

@@ -2,10 +2,12 @@
 
 use super::failures::{Counted, TriedAgain};
 use super::schema;
+use crate::routes::events::log_of;
 use crate::routes::limit;
 use crate::{Answer, App, Json, Path, Principal, Problem, Query};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use mainstay_events::Log;
 use mainstay_flows::Error;
 use mainstay_flows::delivery::publications::{
     self, Letter, LetterFilter, LetterStats, LetterStatus, Publication, PublicationFilter, Publisher, Status,
@@ -13,7 +15,7 @@ use mainstay_flows::delivery::publications::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// The publisher, for whoever may see all of it: targets belong to no tenant.
+/// The publisher, for whoever may see what was published by all.
 pub(super) struct Contexts(Publisher);
 
 impl FromRequestParts<App> for Contexts {
@@ -22,6 +24,30 @@ impl FromRequestParts<App> for Contexts {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         Principal::from_request_parts(parts, app).await?.unconfined("A publication")?;
         Ok(Self(app.publications().clone()))
+    }
+}
+
+/// The publisher, for whoever asks about an event that it sees.
+pub(super) struct Outgoing {
+    publisher: Publisher,
+    log: Log,
+    is_confined: bool,
+}
+
+impl FromRequestParts<App> for Outgoing {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let principal = Principal::from_request_parts(parts, app).await?;
+        let (publisher, is_confined) = (app.publications().clone(), principal.tenant.is_some());
+        Ok(Self { publisher, log: log_of(app, &principal), is_confined })
+    }
+}
+
+impl Outgoing {
+    /// Whether an event may be asked about: a token that is confined to a tenant knows of its own only.
+    async fn sees(&self, event_id: &str) -> Answer<bool> {
+        Ok(!self.is_confined || self.log.find(event_id).await?.is_some())
     }
 }
 
@@ -135,12 +161,12 @@ impl SomeLetters {
 /// transaction. An event that was published to a target before is not published to it again.
 #[utoipa::path(post, path = "/v1/publications", operation_id = "publishEvent", tag = "publications",
     request_body = Publish, responses((status = 200, body = schema::Published)))]
-pub(super) async fn publish(
-    Contexts(publisher): Contexts,
-    Json(asked): Json<Publish>,
-) -> Answer<Json<Published>> {
+pub(super) async fn publish(outgoing: Outgoing, Json(asked): Json<Publish>) -> Answer<Json<Published>> {
+    if !outgoing.sees(&asked.event_id).await? {
+        return Err(mainstay_events::Error::NotFound(asked.event_id).into());
+    }
     let publications =
-        publisher.publish(&asked.event_id, &asked.source_context, &asked.target_contexts).await?;
+        outgoing.publisher.publish(&asked.event_id, &asked.source_context, &asked.target_contexts).await?;
     Ok(Json(Published { publications }))
 }
 
@@ -149,11 +175,11 @@ pub(super) async fn publish(
     params(("eventId" = String, Path, description = "The event")),
     responses((status = 200, body = schema::EventPublications)))]
 pub(super) async fn status(
-    Contexts(publisher): Contexts,
+    outgoing: Outgoing,
     Path(event_id): Path<String>,
 ) -> Answer<Json<EventPublications>> {
-    let publications = publisher.status(&event_id).await?;
-    if publications.is_empty() {
+    let publications = outgoing.publisher.status(&event_id).await?;
+    if publications.is_empty() || !outgoing.sees(&event_id).await? {
         return Err(Error::PublicationNotFound(event_id).into());
     }
     Ok(Json(EventPublications { publications }))

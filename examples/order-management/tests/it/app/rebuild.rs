@@ -3,6 +3,7 @@
 use super::{PATIENCE, Shop, fold};
 use mainstay::flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_testkit::stores::for_each_store;
+use order_management::integration::ORDER_INTEGRATION;
 use order_management::processes::{ORDER_NOTIFICATION, RESERVATION_RELEASE};
 use order_management::projections::PRODUCT_CATALOG;
 
@@ -41,8 +42,10 @@ fn read_models_equal_a_fold_of_the_log_after_a_rebuild_under_live_traffic() {
         for (name, triggered) in projections.rebuild_all(Some(10)).await {
             match triggered {
                 Ok(triggered) => running.push((name, triggered.replay_id)),
+                // What follows from an event is not done again.
                 Err(error) => {
-                    assert!([ORDER_NOTIFICATION, RESERVATION_RELEASE].contains(&&*name), "{name}: {error}");
+                    let once = [ORDER_NOTIFICATION, RESERVATION_RELEASE, ORDER_INTEGRATION];
+                    assert!(once.contains(&&*name), "{name}: {error}");
                 }
             }
         }

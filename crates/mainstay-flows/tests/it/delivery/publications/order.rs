@@ -80,3 +80,18 @@ fn b_175_a_target_that_hangs_leaves_others_alone_when_it_has_a_pool_of_its_own()
         assert_eq!(tokio::time::timeout(PATIENCE, bench.work.depth(POOL)).await.unwrap().unwrap().pending, 0);
     });
 }
+
+#[test]
+fn a_program_that_says_otherwise_changes_the_pool_of_its_target_and_leaves_the_shared_one_to_operators() {
+    for_each_store(async |place| {
+        let of = |most| {
+            targets([Context::default().target("own").at_once(most), Context::default().target("shared")])
+        };
+        let bench = Bench::open(&place, of(2)).await;
+        bench.work.pool(Pool::new(POOL).max_parallelism(7)).await.unwrap();
+        let bench = Bench::on(bench.store, of(64)).await;
+        for (pool, most) in [("publicationPool.own", 64), (POOL, 7)] {
+            assert_eq!(bench.work.pool_status(pool).await.unwrap().settings.at_once(), most, "{pool}");
+        }
+    });
+}

@@ -1,4 +1,4 @@
-//! Notifications: what customers are to be told. Each is asked for once; whoever sends them follows the events.
+//! What is decided about notifications: each is asked for once.
 
 use mainstay::flows::commands::{Boundary, Decided, Decider, Decision, DomainEvent, Moment, Rejection};
 use serde::{Deserialize, Serialize};
