@@ -10,6 +10,7 @@ pub mod clock;
 pub mod codes;
 pub mod failpoints;
 pub mod failure;
+pub mod health;
 pub mod ids;
 pub mod keys;
 pub mod limits;

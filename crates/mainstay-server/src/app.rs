@@ -1,6 +1,7 @@
 //! What every handler can reach: `State(app): State<App>`.
 
 use crate::figures::Figures;
+use crate::health::Watch;
 use crate::{Options, Rooms, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
@@ -29,6 +30,7 @@ pub(crate) struct Inner {
     pub(crate) shutdown: Shutdown,
     pub(crate) figures: Figures,
     pub(crate) random: SystemRandom,
+    pub(crate) watch: Watch,
     /// The description of the API, as it is served.
     pub(crate) openapi: String,
 }
@@ -115,6 +117,10 @@ impl App {
 
     pub(crate) fn figures(&self) -> &Figures {
         &self.0.figures
+    }
+
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.0.watch
     }
 
     pub(crate) fn random(&self) -> &SystemRandom {

@@ -1,5 +1,6 @@
 //! How a server is started.
 
+use crate::health::HealthRules;
 use axum::body::Body;
 use mainstay_guards::limits::RateLimitLayer;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,6 +41,7 @@ pub struct Options {
     pub(crate) shutdown_grace: Duration,
     pub(crate) max_body_bytes: usize,
     pub(crate) rate_limits: Option<RateLimitLayer<Body>>,
+    pub(crate) health: HealthRules,
 }
 
 /// Where the certificate and its key are, as PEM files.
@@ -62,6 +64,7 @@ impl Default for Options {
             shutdown_grace: Duration::from_millis(defaults::SHUTDOWN_GRACE_MS),
             max_body_bytes: defaults::MAX_BODY_BYTES,
             rate_limits: None,
+            health: HealthRules::default(),
         }
     }
 }
@@ -113,6 +116,11 @@ impl Options {
     /// and `/metrics` do not pass them. Whom a request comes from is known by its [`Peer`](mainstay_guards::http::Peer).
     pub fn rate_limits(self, rate_limits: RateLimitLayer<Body>) -> Self {
         Self { rate_limits: Some(rate_limits), ..self }
+    }
+
+    /// From when on something is wrong, for probes and `/health`.
+    pub fn health(self, health: HealthRules) -> Self {
+        Self { health, ..self }
     }
 
     /// How large a body may be; eight times that on routes that take batches.

@@ -2,6 +2,7 @@
 
 use crate::access::is_loopback;
 use crate::app::{App, Inner};
+use crate::health::Watch;
 use crate::listen::connection::Service;
 use crate::listen::tls;
 use crate::routing::Route;
@@ -72,6 +73,7 @@ impl Server {
             shutdown: Shutdown::default(),
             figures: Default::default(),
             random: SystemRandom::default(),
+            watch: Watch::default(),
             openapi: description.expect("a description is texts and numbers"),
         });
         let router = routes.build(&app);
@@ -105,6 +107,8 @@ impl Server {
         let Self { service, listener, .. } = self;
         let shutdown = service.app.shutdown().clone();
         let mut connections = JoinSet::new();
+        // So that the first probe finds something.
+        service.app.watch().begin(&service.app);
         tokio::select! {
             () = accept(&listener, &service, &mut connections) => {}
             () = stop => {}

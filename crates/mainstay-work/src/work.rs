@@ -110,6 +110,11 @@ const LATELY: &str = "SELECT CAST(coalesce(sum(started), 0) AS BIGINT), CAST(coa
      FROM mainstay_pool_changes WHERE pool = $1 AND changed_at > $2";
 const FRONT: &str =
     "SELECT due_at FROM mainstay_work WHERE lane = $1 AND state = 0 AND place > $2 ORDER BY place LIMIT 1";
+const READY: &str = "SELECT count(*) FROM (SELECT place FROM mainstay_work WHERE lane = $1 AND state = 0 AND place > $2 \
+     LIMIT $3) AS some_of_them";
+/// What is due and nobody has made ready yet; looked for among as many as count.
+const OVERDUE: &str = "SELECT count(*) FROM (SELECT pool FROM mainstay_work WHERE state = 1 AND due_at <= $2 \
+     ORDER BY due_at LIMIT $3) AS overdue WHERE pool = $1";
 
 /// How far back "lately" goes.
 pub(crate) const LATELY_MS: i64 = 10_000;
@@ -279,6 +284,27 @@ impl Work {
             depth(&ground, &tx, number).await
         };
         Ok(self.store().read_with((self.ground.clone(), pool.to_owned()), read).await?)
+    }
+
+    /// How many items of a pool could start now and have not been taken, counted up to `most`. Unlike
+    /// [`Depth::pending`] that leaves out what waits for its time or its key.
+    pub async fn due(&self, pool: &str, most: u64) -> Result<u64> {
+        let read = async |tx: Tx, (ground, pool, most): (Arc<Ground>, String, u64)| {
+            let number = ground.directory.pool(&tx, &pool).await??;
+            let mut due: u64 = tx
+                .query_one(OVERDUE, params![number, ground.now_ms(&tx).await?, most as i64])
+                .await?
+                .get(0)?;
+            for lane in Directory::lanes_of(&tx, number, |_| true).await?.into_iter().flatten() {
+                if due >= most {
+                    break;
+                }
+                let params = params![lane, ground.reached(&[lane]), most as i64];
+                due += tx.query_one(READY, params).await?.get::<u64>(0)?;
+            }
+            Ok(due.min(most))
+        };
+        Ok(self.store().read_with((self.ground.clone(), pool.to_owned(), most), read).await?)
     }
 
     /// Begins to work: runs what waits in all pools that this node has functions for.

@@ -1,7 +1,7 @@
 //! The configuration: `mainstay.toml`, overridden by the environment, overridden by flags.
 //!
 //! - `setting`: what a setting is
-//! - `server`, `store`, `egress`, `publications`: the settings of `[server]` and so on; each further section is a file
+//! - `server`, `store`, `egress`, `publications`, `health`: the settings of `[server]` and so on; each further section is a file
 //!   like them and a line in [`SECTIONS`]
 //! - `table`: what a named table is
 //! - `pools`, `functions`, `targets`, `crons`, `limits`, `circuits`: the tables `[pools.NAME]` and so on; each further kind is a file
@@ -20,6 +20,7 @@ mod environment;
 mod error;
 mod file;
 pub mod functions;
+pub mod health;
 pub mod limits;
 mod place;
 pub mod pools;
@@ -47,7 +48,7 @@ use targets::Target;
 
 /// Every section this version knows.
 pub static SECTIONS: &[&Section] =
-    &[&server::SECTION, &store::SECTION, &egress::SECTION, &publications::SECTION];
+    &[&server::SECTION, &store::SECTION, &egress::SECTION, &publications::SECTION, &health::SECTION];
 
 /// Every kind of named table this version knows.
 pub static COLLECTIONS: &[&Collection] = &[

@@ -1,8 +1,8 @@
 //! `[server]`: where `mainstay serve` listens, and how much it takes.
 
-use super::Config;
 use super::setting::Kind::{self, Integer};
 use super::setting::{Section, Setting, Value};
+use super::{Config, health};
 use axum::body::Body;
 use mainstay::guards;
 use mainstay::guards::http::{Key, ProxyHeader, TrustedProxies};
@@ -154,7 +154,8 @@ pub fn options(config: &Config) -> Result<Options, Error> {
         .request_timeout(duration(&REQUEST_TIMEOUT_MS))
         .body_timeout(duration(&BODY_TIMEOUT_MS))
         .shutdown_grace(duration(&SHUTDOWN_GRACE_MS))
-        .max_body_bytes(count(&MAX_BODY_BYTES));
+        .max_body_bytes(count(&MAX_BODY_BYTES))
+        .health(health::rules(config));
     let options = match rate_limits(config)? {
         Some(rate_limits) => options.rate_limits(rate_limits),
         None => options,

@@ -1,16 +1,15 @@
-//! `/health/live`, `/livez`, `/health/ready`, `/readyz`: whether the server lives, and whether it can work.
+//! `/health/live`, `/health/ready`, `/health`, and the short names that probes know.
 
 use crate::app::App;
+use crate::health::{readiness, system};
 use crate::{Answer, Json, Permission, Query, Routes};
 use axum::extract::State;
 use axum::http::StatusCode;
+use mainstay_core::health::{ComponentHealth, Status, SystemHealth};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
-
-/// A probe that waits longer than this has given up by then, and so may we.
-const BOUND: Duration = Duration::from_secs(1);
 
 pub(super) fn routes() -> Routes {
     Routes::default()
@@ -18,40 +17,75 @@ pub(super) fn routes() -> Routes {
         .add(Permission::Public, routes!(livez))
         .add(Permission::Public, routes!(ready))
         .add(Permission::Public, routes!(readyz))
+        .add(Permission::Local, routes!(health))
 }
 
-/// How the server is.
+/// That the process lives.
 #[derive(Debug, Serialize, ToSchema)]
-struct Health {
+struct Alive {
+    #[schema(value_type = String, example = "alive")]
+    status: &'static str,
+    /// In milliseconds since the epoch.
+    timestamp: i64,
+}
+
+/// Whether the server can take work.
+#[derive(Debug, Serialize, ToSchema)]
+struct Ready {
+    #[schema(value_type = schema::HealthStatus)]
     status: Status,
-    /// How its parts are.
+    /// When that was seen, in milliseconds since the epoch.
+    timestamp: i64,
+    /// How its parts are, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    components: Option<Components>,
+    #[schema(value_type = Option<BTreeMap<String, schema::ComponentHealth>>)]
+    components: Option<BTreeMap<String, ComponentHealth>>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct Components {
-    store: Component,
-}
+/// The shapes of `mainstay_core::health`, for the description.
+#[allow(dead_code, reason = "only described")]
+mod schema {
+    use utoipa::ToSchema;
 
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct Component {
-    status: Status,
-    /// How long it took to answer.
-    latency_ms: u64,
-    /// Why it does not, as an error code.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'static str>,
-}
+    #[derive(ToSchema)]
+    #[schema(rename_all = "lowercase")]
+    pub(super) enum HealthStatus {
+        Healthy,
+        Degraded,
+        Unhealthy,
+    }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum Status {
-    /// It works.
-    Up,
-    /// It does not.
-    Down,
+    #[derive(ToSchema)]
+    #[schema(rename_all = "camelCase")]
+    pub(super) struct ComponentHealth {
+        name: String,
+        status: HealthStatus,
+        /// What that was seen by.
+        details: Option<serde_json::Value>,
+        /// What is wrong, as an error code or in words.
+        error: Option<String>,
+        /// What somebody can do about it.
+        suggested_action: Option<String>,
+    }
+
+    #[derive(ToSchema)]
+    #[schema(rename_all = "camelCase")]
+    pub(super) struct SystemHealth {
+        status: HealthStatus,
+        /// When that was seen, in milliseconds since the epoch.
+        timestamp: i64,
+        components: Vec<ComponentHealth>,
+        summary: HealthSummary,
+        /// What somebody should know although it works.
+        warning: Option<String>,
+    }
+
+    #[derive(ToSchema)]
+    pub(super) struct HealthSummary {
+        healthy: u32,
+        degraded: u32,
+        unhealthy: u32,
+    }
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -64,49 +98,51 @@ struct Verbosity {
 }
 
 /// Whether the process answers at all
-#[utoipa::path(get, path = "/health/live", tag = "health", responses((status = 200, body = Health)))]
-async fn live() -> Json<Health> {
-    Json(Health { status: Status::Up, components: None })
+#[utoipa::path(get, path = "/health/live", tag = "health", responses((status = 200, body = Alive)))]
+async fn live(State(app): State<App>) -> Json<Alive> {
+    Json(Alive { status: "alive", timestamp: app.store().clock().now_ms() })
 }
 
 /// Whether the process answers at all
-#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = Health)))]
-async fn livez() -> Json<Health> {
-    live().await
+#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = Alive)))]
+async fn livez(app: State<App>) -> Json<Alive> {
+    live(app).await
 }
 
-/// Whether the server can work: its store answers
+/// Whether the server can take work: its store answers, and neither projections nor pools are behind
 #[utoipa::path(get, path = "/health/ready", tag = "health",
-    responses((status = 200, body = Health), (status = 503, body = Health)))]
-async fn ready(State(app): State<App>) -> Answer<(StatusCode, Json<Health>)> {
-    Ok(answer(&app, true).await)
+    responses((status = 200, body = Ready), (status = 503, body = Ready)))]
+async fn ready(State(app): State<App>) -> Answer<(StatusCode, Json<Ready>)> {
+    Ok(gate(&app, true).await)
 }
 
-/// Whether the server can work: its store answers
+/// Whether the server can take work: its store answers, and neither projections nor pools are behind
 #[utoipa::path(get, path = "/readyz", tag = "health", params(Verbosity),
-    responses((status = 200, body = Health), (status = 503, body = Health)))]
+    responses((status = 200, body = Ready), (status = 503, body = Ready)))]
 async fn readyz(
     State(app): State<App>,
     Query(Verbosity { verbose }): Query<Verbosity>,
-) -> Answer<(StatusCode, Json<Health>)> {
-    Ok(answer(&app, verbose).await)
+) -> Answer<(StatusCode, Json<Ready>)> {
+    Ok(gate(&app, verbose).await)
 }
 
-async fn answer(app: &App, is_verbose: bool) -> (StatusCode, Json<Health>) {
-    let store = store(app).await;
-    let status = store.status;
-    let code = if status == Status::Up { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (code, Json(Health { status, components: is_verbose.then_some(Components { store }) }))
+/// How everything is, in grades, and what can be done about it
+#[utoipa::path(get, path = "/health", tag = "health",
+    responses((status = 200, body = schema::SystemHealth), (status = 503, body = schema::SystemHealth)))]
+async fn health(State(app): State<App>) -> Answer<(StatusCode, Json<SystemHealth>)> {
+    let look = app.watch().now(&app).await;
+    let system = system(&look, &app.options().health, app.store().clock().now_ms());
+    Ok((code(system.status == Status::Unhealthy), Json(system)))
 }
 
-async fn store(app: &App) -> Component {
-    let asked = Instant::now();
-    let asking = app.store().read(async |tx| tx.now_ms().await);
-    let code = match tokio::time::timeout(BOUND, asking).await {
-        Ok(Ok(_)) => None,
-        Ok(Err(error)) => Some(error.code()),
-        Err(_) => Some("STORE_BUSY"),
-    };
-    let status = if code.is_none() { Status::Up } else { Status::Down };
-    Component { status, latency_ms: asked.elapsed().as_millis() as u64, code }
+async fn gate(app: &App, is_verbose: bool) -> (StatusCode, Json<Ready>) {
+    let look = app.watch().now(app).await;
+    let gate = readiness(&look, &app.options().health, app.store().clock().now_ms());
+    let components = is_verbose.then_some(gate.components);
+    let ready = Ready { status: gate.status, timestamp: gate.timestamp, components };
+    (code(gate.status != Status::Healthy), Json(ready))
+}
+
+fn code(is_bad: bool) -> StatusCode {
+    if is_bad { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }
 }

@@ -1,36 +1,158 @@
 //! Health and figures.
 
-use crate::client::get;
+use crate::client::{Answer, get};
 use crate::running::{Running, options};
-use mainstay_server::equipped;
-use mainstay_testkit::stores::for_each_store;
+use mainstay_events::{Append, NewEvent};
+use mainstay_flows::commands::Commands;
+use mainstay_flows::projections::{Category, Projection, Registry};
+use mainstay_server::{HealthRules, Rooms, equipped};
+use mainstay_store::Tx;
+use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_work::{Call, Functions, NewWork};
 use serde_json::json;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 #[test]
-fn a_server_whose_store_answers_is_ready_and_one_whose_store_is_gone_is_not() {
+fn b_235_b_237_b_239_a_server_whose_store_answers_is_ready_and_one_whose_store_is_gone_is_not() {
     for_each_store(async |place| {
         let store = equipped(place.options()).open().await.unwrap();
         let server = Running::start_on(options(), store.clone()).await;
-        for path in ["/health/live", "/livez"] {
-            let answer = get(path).send(server.address).await;
-            assert_eq!((answer.status, answer.json()), (200, json!({ "status": "up" })));
-        }
         for path in ["/health/ready", "/readyz?verbose", "/readyz?verbose=true"] {
             let answer = get(path).send(server.address).await;
-            assert_eq!(answer.status, 200);
-            let (status, store) = (&answer.json()["status"], &answer.json()["components"]["store"]);
-            assert_eq!((status, &store["status"]), (&json!("up"), &json!("up")));
-            assert!(store["latencyMs"].is_u64() && store.get("code").is_none(), "{store}");
+            assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("healthy")), "{answer:?}");
+            let components = &answer.json()["components"];
+            for part in ["eventStore", "projections", "workpool"] {
+                assert_eq!(components[part]["status"], "healthy", "{components}");
+            }
+            assert!(components["eventStore"]["details"]["latencyMs"].is_u64(), "{components}");
         }
-        assert_eq!(get("/readyz").send(server.address).await.json(), json!({ "status": "up" }));
+        assert!(get("/readyz").send(server.address).await.json().get("components").is_none());
         let problem = get("/readyz?verbos").send(server.address).await.problem(400, "QUERY_INVALID");
         assert_eq!(problem["field"], "verbos");
+        let whole = get("/health").send(server.address).await;
+        assert_eq!((whole.status, &whole.json()["summary"]["healthy"]), (200, &json!(4)), "{whole:?}");
 
         store.close().await;
-        let answer = get("/readyz?verbose").send(server.address).await;
-        assert_eq!(answer.status, 503, "{answer:?}");
-        assert_eq!(answer.json()["components"]["store"]["code"], "STORE_CLOSED");
-        assert_eq!(get("/livez").send(server.address).await.status, 200);
+        let answer = until(503, "/readyz?verbose", &server).await;
+        assert_eq!(answer.json()["status"], "unhealthy");
+        assert_eq!(answer.json()["components"]["eventStore"]["error"], "STORE_CLOSED");
+        assert_eq!(get("/health").send(server.address).await.status, 503);
+    });
+}
+
+#[test]
+fn b_236_a_server_that_answers_is_alive_whatever_its_store_does() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Running::start_on(options(), store.clone()).await;
+        store.close().await;
+        for path in ["/health/live", "/livez"] {
+            let answer = get(path).send(server.address).await;
+            assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("alive")));
+            assert!(answer.json()["timestamp"].is_i64(), "{answer:?}");
+        }
+    });
+}
+
+/// Asks until the answer has this status: what was seen a moment ago may be told again.
+async fn until(status: u16, path: &str, server: &Running) -> Answer {
+    loop {
+        let answer = get(path).send(server.address).await;
+        if answer.status == status {
+            return answer;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A server with a projection that takes events only when it is told to.
+async fn held_up(place: &Place, rules: HealthRules) -> (Running, Rooms) {
+    let store = equipped(place.options()).open().await.unwrap();
+    let slow =
+        Projection::new("orderSummary", Category::View).on(["OrderSubmitted"]).each(async |_, _, _| Ok(()));
+    let rooms = Rooms::open_with(&store, Commands::new(), Registry::new().with(slow), |_| {
+        Functions::new().action("nobodyDoesThis", async |_: Call, (): ()| Ok(()))
+    })
+    .await
+    .unwrap();
+    let server = Running::start_with(options().health(rules), rooms.clone()).await;
+    (server, rooms)
+}
+
+async fn submit(rooms: &Rooms, count: u32) {
+    for _ in 0..count.div_ceil(100) {
+        let orders = (0..count.min(100)).map(|number| NewEvent::new("OrderSubmitted", &number).unwrap());
+        rooms.log.append(Append::new(orders)).await.unwrap();
+    }
+}
+
+#[test]
+fn b_238_b_248_b_249_a_projection_that_is_behind_closes_the_gate_and_is_graded() {
+    for_each_store(async |place| {
+        let (server, rooms) = held_up(&place, HealthRules::default()).await;
+        submit(&rooms, 500).await;
+        let answer = until(503, "/health/ready", &server).await;
+        assert_eq!(answer.json()["status"], "unhealthy");
+        let projections = &answer.json()["components"]["projections"];
+        assert_eq!(projections["status"], "degraded");
+        assert_eq!(projections["details"]["orderSummary"]["lag"], 500);
+        let whole = get("/health").send(server.address).await;
+        assert_eq!((whole.status, &whole.json()["status"]), (200, &json!("degraded")), "{whole:?}");
+        assert!(whole.json()["warning"].as_str().unwrap().contains("projections"), "{whole:?}");
+    });
+}
+
+#[test]
+fn b_240_a_pool_that_is_behind_closes_the_gate_and_says_what_helps() {
+    for_each_store(async |place| {
+        let (server, rooms) = held_up(&place, HealthRules::default()).await;
+        let item = || NewWork::new("projectionPool", "nobodyDoesThis", &()).unwrap();
+        for _ in 0..25 {
+            let later = item().run_after(Duration::from_secs(3_600));
+            for item in [item(), later] {
+                rooms.work.enqueue(item).await.unwrap();
+            }
+        }
+        assert_eq!(
+            rooms.work.due("projectionPool", 1_000).await.unwrap(),
+            25,
+            "what waits for its time does not count"
+        );
+        let answer = until(503, "/health/ready", &server).await;
+        let backlog = &answer.json()["components"]["workpool_backlog"];
+        assert_eq!(
+            (&backlog["status"], &backlog["suggestedAction"]),
+            (&json!("degraded"), &json!("reduce traffic or scale"))
+        );
+    });
+}
+
+#[test]
+fn a_probe_is_answered_in_time_while_the_writer_is_busy() {
+    for_each_store(async |place| {
+        let (server, rooms) = held_up(&place, HealthRules::default()).await;
+        until(200, "/health/ready", &server).await;
+        let ((started, has_started), (go, may_go)) = (mpsc::channel(), mpsc::channel::<()>());
+        let (store, may_go) = (server.store.clone(), Arc::new(Mutex::new(may_go)));
+        // A thread of its own, which may stand still.
+        let busy = std::thread::spawn(move || {
+            let hold = async |tx: Tx, (started, go): (mpsc::Sender<()>, Arc<Mutex<mpsc::Receiver<()>>>)| {
+                tx.execute("UPDATE mainstay_log SET indexed = indexed", &[]).await?;
+                started.send(()).unwrap();
+                drop(go.lock().unwrap().recv());
+                Ok(())
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(store.transact_with((started, may_go), hold)).unwrap();
+        });
+        tokio::task::spawn_blocking(move || has_started.recv().unwrap()).await.unwrap();
+        let asked = Instant::now();
+        assert_eq!(get("/health/ready").send(server.address).await.status, 200);
+        assert!(asked.elapsed() < Duration::from_secs(5), "it waited for the writer: {:?}", asked.elapsed());
+        go.send(()).unwrap();
+        tokio::task::spawn_blocking(move || busy.join().unwrap()).await.unwrap();
+        drop(rooms);
     });
 }
 

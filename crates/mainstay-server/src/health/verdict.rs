@@ -1,0 +1,229 @@
+//! What was seen, as probes and people are told.
+
+use super::look::{Seen, SeenPool, SeenProjection};
+use super::rules::HealthRules;
+use super::watch::Look;
+use mainstay_core::health::{Band, ComponentHealth, Status, SystemHealth};
+use mainstay_flows::projections::Lifecycle;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What somebody can do about a pool that is behind (item 240).
+const REDUCE: &str = "reduce traffic or scale";
+
+/// Whether the server can take work (items 235 to 241).
+#[derive(Debug, Serialize)]
+pub(crate) struct Readiness {
+    /// Healthy, or unhealthy: a gate is open or closed.
+    pub(crate) status: Status,
+    pub(crate) timestamp: i64,
+    pub(crate) components: BTreeMap<String, ComponentHealth>,
+}
+
+/// Whether the server can take work.
+pub(crate) fn readiness(look: &Look, rules: &HealthRules, now_ms: i64) -> Readiness {
+    let (mut components, timestamp, is_open) = match look {
+        Ok(seen) => {
+            let is_late = seen.projections.iter().any(|one| counts(one) && one.lag > rules.max_lag);
+            // Whoever may ask is not told what errors say.
+            let components = vec![store(seen), projections(seen, false), workpool(seen)];
+            (components, seen.timestamp, !is_late && behind(seen).next().is_none())
+        }
+        Err(code) => (vec![unreachable_store(code)], now_ms, false),
+    };
+    if let Ok(seen) = look
+        && behind(seen).next().is_some()
+    {
+        components.push(ComponentHealth { name: "workpool_backlog".to_owned(), ..workpool(seen) });
+    }
+    let components = components.into_iter().map(|component| (component.name.clone(), component)).collect();
+    let status = if is_open { Status::Healthy } else { Status::Unhealthy };
+    Readiness { status, timestamp, components }
+}
+
+/// How everything is, in grades (items 245 to 249).
+pub(crate) fn system(look: &Look, rules: &HealthRules, now_ms: i64) -> SystemHealth {
+    match look {
+        Ok(seen) => {
+            let parts = vec![store(seen), projections(seen, true), workpool(seen), letters(seen, rules)];
+            SystemHealth::of(parts, seen.timestamp)
+        }
+        Err(code) => SystemHealth::of(vec![unreachable_store(code)], now_ms),
+    }
+}
+
+fn store(seen: &Seen) -> ComponentHealth {
+    let details = json!({ "latencyMs": seen.latency_ms });
+    ComponentHealth { details: Some(details), ..ComponentHealth::new("eventStore", Status::Healthy) }
+}
+
+fn unreachable_store(code: &str) -> ComponentHealth {
+    ComponentHealth {
+        error: Some(code.to_owned()),
+        suggested_action: Some("see whether the database is there and answers".to_owned()),
+        ..ComponentHealth::new("eventStore", Status::Unhealthy)
+    }
+}
+
+/// Whether somebody has to worry that it is behind: one that is rebuilt or paused is so on purpose (decision C42).
+fn counts(projection: &SeenProjection) -> bool {
+    !matches!(projection.status, Some(Lifecycle::Rebuilding | Lifecycle::Paused))
+}
+
+fn projections(seen: &Seen, with_errors: bool) -> ComponentHealth {
+    let mut status = Status::Healthy;
+    let mut details = Map::new();
+    for projection in &seen.projections {
+        let band = Band::of(projection.lag);
+        if counts(projection) {
+            let failed = if projection.error.is_some() { Status::Degraded } else { Status::Healthy };
+            status = status.max(band.status()).max(failed);
+        }
+        let mut detail = json!({ "lag": projection.lag, "band": band });
+        if let Some(lifecycle) = projection.status {
+            detail["status"] = json!(lifecycle.as_str());
+        }
+        if let Some(error) = projection.error.as_ref().filter(|_| with_errors) {
+            detail["error"] = json!(error);
+        }
+        details.insert(projection.name.clone(), detail);
+    }
+    let action = "look at what the projection is doing, and rebuild it if it cannot go on";
+    ComponentHealth {
+        details: Some(Value::Object(details)),
+        suggested_action: (status != Status::Healthy).then(|| action.to_owned()),
+        ..ComponentHealth::new("projections", status)
+    }
+}
+
+fn behind(seen: &Seen) -> impl Iterator<Item = &SeenPool> {
+    seen.pools.iter().filter(|pool| pool.depth > pool.max_depth)
+}
+
+fn workpool(seen: &Seen) -> ComponentHealth {
+    let details = seen
+        .pools
+        .iter()
+        .map(|pool| (pool.name.clone(), json!({ "depth": pool.depth, "maxDepth": pool.max_depth })));
+    let is_behind = behind(seen).next().is_some();
+    ComponentHealth {
+        details: Some(Value::Object(details.collect())),
+        suggested_action: is_behind.then(|| REDUCE.to_owned()),
+        ..ComponentHealth::new("workpool", if is_behind { Status::Degraded } else { Status::Healthy })
+    }
+}
+
+fn letters(seen: &Seen, rules: &HealthRules) -> ComponentHealth {
+    let is_many = seen.letters >= u64::from(rules.max_letters);
+    let action = "look at the dead letters, and retry or ignore them";
+    ComponentHealth {
+        details: Some(json!({ "pending": seen.letters })),
+        suggested_action: is_many.then(|| action.to_owned()),
+        ..ComponentHealth::new("deadLetters", if is_many { Status::Degraded } else { Status::Healthy })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn seen() -> Seen {
+        Seen { timestamp: 5, latency_ms: 1, projections: Vec::new(), pools: Vec::new(), letters: 0 }
+    }
+
+    fn projection(name: &str, lag: u64) -> SeenProjection {
+        SeenProjection { name: name.to_owned(), status: Some(Lifecycle::Active), lag, error: None }
+    }
+
+    fn pool(name: &str, depth: u64) -> SeenPool {
+        SeenPool { name: name.to_owned(), depth, max_depth: 20 }
+    }
+
+    fn ready(seen: Seen) -> (Status, Value) {
+        let readiness = readiness(&Ok(Arc::new(seen)), &HealthRules::default(), 9);
+        (readiness.status, serde_json::to_value(&readiness).unwrap())
+    }
+
+    fn whole(seen: Seen) -> SystemHealth {
+        system(&Ok(Arc::new(seen)), &HealthRules::default(), 9)
+    }
+
+    #[test]
+    fn b_237_all_fine_is_ready() {
+        let fine = Seen {
+            projections: vec![projection("orderSummary", 0)],
+            pools: vec![pool("projectionPool", 0)],
+            ..seen()
+        };
+        let (status, json) = ready(fine);
+        assert_eq!(status, Status::Healthy);
+        for part in ["eventStore", "projections", "workpool"] {
+            assert_eq!(json["components"][part]["status"], "healthy", "{part}");
+        }
+    }
+
+    #[test]
+    fn b_238_a_projection_that_is_late_closes_the_gate_though_it_is_degraded() {
+        let late = Seen { projections: vec![projection("orderSummary", 500)], ..seen() };
+        let (status, json) = ready(late);
+        assert_eq!(status, Status::Unhealthy);
+        let projections = &json["components"]["projections"];
+        assert_eq!(
+            (&projections["status"], &projections["details"]["orderSummary"]["lag"]),
+            (&json!("degraded"), &json!(500))
+        );
+        assert_eq!(ready(Seen { projections: vec![projection("a", 100)], ..seen() }).0, Status::Healthy);
+    }
+
+    #[test]
+    fn a_projection_that_is_rebuilt_or_paused_is_told_and_does_not_close_the_gate() {
+        for lifecycle in [Lifecycle::Rebuilding, Lifecycle::Paused] {
+            let one = SeenProjection { status: Some(lifecycle), ..projection("orderSummary", 5_000) };
+            let (status, json) = ready(Seen { projections: vec![one], ..seen() });
+            assert_eq!(status, Status::Healthy);
+            assert_eq!(json["components"]["projections"]["details"]["orderSummary"]["lag"], 5_000);
+        }
+    }
+
+    #[test]
+    fn b_239_a_store_that_is_not_there_is_named() {
+        let gone = readiness(&Err("STORE_UNAVAILABLE"), &HealthRules::default(), 9);
+        assert_eq!((gone.status, gone.timestamp), (Status::Unhealthy, 9));
+        assert_eq!(gone.components["eventStore"].error.as_deref(), Some("STORE_UNAVAILABLE"));
+        assert_eq!(system(&Err("STORE_UNAVAILABLE"), &HealthRules::default(), 9).status, Status::Unhealthy);
+    }
+
+    #[test]
+    fn b_240_a_pool_that_is_behind_closes_the_gate_and_says_what_helps() {
+        let (status, json) = ready(Seen { pools: vec![pool("projectionPool", 25)], ..seen() });
+        assert_eq!(status, Status::Unhealthy);
+        let backlog = &json["components"]["workpool_backlog"];
+        assert_eq!((&backlog["status"], &backlog["suggestedAction"]), (&json!("degraded"), &json!(REDUCE)));
+        assert_eq!(json["components"]["workpool"]["details"]["projectionPool"]["depth"], 25);
+        for depth in [15, 20] {
+            let (status, json) = ready(Seen { pools: vec![pool("projectionPool", depth)], ..seen() });
+            assert_eq!(
+                (status, &json["components"]["workpool"]["status"]),
+                (Status::Healthy, &json!("healthy"))
+            );
+        }
+    }
+
+    #[test]
+    fn b_247_letters_degrade_and_never_more() {
+        assert_eq!(whole(Seen { letters: 9, ..seen() }).summary.healthy, 4);
+        for letters in [10, 1_000_000] {
+            let degraded = whole(Seen { letters, ..seen() });
+            assert_eq!((degraded.status, degraded.summary.degraded), (Status::Degraded, 1));
+        }
+        assert_eq!(ready(Seen { letters: 1_000, ..seen() }).0, Status::Healthy, "no business of a probe");
+    }
+
+    #[test]
+    fn b_248_lag_degrades_and_in_the_end_is_unhealthy() {
+        let of = |lag| whole(Seen { projections: vec![projection("orderSummary", lag)], ..seen() }).status;
+        assert_eq!((of(90), of(150), of(5_000)), (Status::Healthy, Status::Degraded, Status::Unhealthy));
+    }
+}
