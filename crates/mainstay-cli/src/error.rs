@@ -61,6 +61,14 @@ pub enum Error {
     /// The log was looked over, and not everything is as it was written.
     #[error("problems were found: {0}")]
     Problems(u64),
+    /// The audit was followed, and it is not as it was written.
+    #[error("entry {number} of the audit: {reason}")]
+    AuditBroken {
+        /// The entry.
+        number: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file or stream of this program's own failed.
     #[error("{what}: {source}")]
     Io {
@@ -129,6 +137,7 @@ impl Error {
             Self::Guards(error) => vec![finding(error.entry(), error.to_string())],
             Self::Flows(error) => vec![finding(error.entry(), error.to_string())],
             Self::Problems(_) => vec![finding(&PROBLEMS_FOUND, self.to_string())],
+            Self::AuditBroken { .. } => vec![finding(&AUDIT_BROKEN, self.to_string())],
             Self::Io { .. } => vec![finding(&IO_FAILED, self.to_string())],
             Self::ReferenceStale(_) => vec![finding(&REFERENCE_STALE, self.to_string())],
         }
@@ -172,6 +181,9 @@ mainstay::core::codes! {
     PROBLEMS_FOUND "CLI_PROBLEMS_FOUND" 500 false
         "The log was looked over, and not everything in it is as it was written."
         "Read the report. An index is repaired with `mainstay verify --repair-index`; for the rest see docs/operations/log.md.";
+    AUDIT_BROKEN "CLI_AUDIT_BROKEN" 500 false
+        "The audit was followed from its beginning, and an entry is not as it was written."
+        "Somebody has changed the database by hand. Compare it with a backup, and find out who had access.";
     REFERENCE_STALE "CLI_REFERENCE_STALE" 500 false
         "Generated pages under docs/ differ from what this program would generate."
         "Run `mainstay reference` in the repository's root and commit what it writes.";

@@ -1,5 +1,6 @@
 //! What every handler can reach: `State(app): State<App>`.
 
+use crate::audit::Auditor;
 use crate::figures::Figures;
 use crate::health::Watch;
 use crate::{Options, Rooms, Shutdown, Tokens};
@@ -31,6 +32,7 @@ pub(crate) struct Inner {
     pub(crate) figures: Figures,
     pub(crate) random: SystemRandom,
     pub(crate) watch: Watch,
+    pub(crate) auditor: Auditor,
     /// The description of the API, as it is served.
     pub(crate) openapi: String,
 }
@@ -117,6 +119,10 @@ impl App {
 
     pub(crate) fn figures(&self) -> &Figures {
         &self.0.figures
+    }
+
+    pub(crate) fn auditor(&self) -> &Auditor {
+        &self.0.auditor
     }
 
     pub(crate) fn watch(&self) -> &Watch {

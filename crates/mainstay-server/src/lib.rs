@@ -18,6 +18,7 @@
 
 mod access;
 mod app;
+pub mod audit;
 mod error;
 pub mod extract;
 mod figures;
@@ -52,10 +53,11 @@ pub use tokens::Tokens;
 
 /// The schema that a server needs; each is given to
 /// [`Options::component`](mainstay_store::Options::component).
-pub fn components() -> [mainstay_store::migrations::Component; 10] {
+pub fn components() -> [mainstay_store::migrations::Component; 11] {
     [
         mainstay_events::COMPONENT,
         tokens::COMPONENT,
+        audit::COMPONENT,
         mainstay_flows::commands::COMPONENT,
         mainstay_flows::projections::COMPONENT,
         mainstay_flows::delivery::intents::COMPONENT,

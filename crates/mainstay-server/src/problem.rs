@@ -24,6 +24,10 @@ pub struct Problem {
     members: Map<String, Value>,
 }
 
+/// The code of a problem, for whoever sees the answer that it became.
+#[derive(Clone, Copy)]
+pub(crate) struct Code(pub(crate) &'static str);
+
 /// The result of a handler.
 pub type Answer<T> = Result<T, Problem>;
 
@@ -102,6 +106,7 @@ impl IntoResponse for Problem {
         let (status, entry) = (self.status(), self.entry);
         let mut response = Response::new(Body::from(self.document()));
         *response.status_mut() = status;
+        response.extensions_mut().insert(Code(entry.code));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if status == StatusCode::UNAUTHORIZED {

@@ -19,6 +19,9 @@ use utoipa_axum::router::UtoipaMethodRouter;
 /// Below this, requests need no token while the server listens on this machine alone and no token was ever made.
 const OPEN: &str = "/v1/";
 
+/// What is done below this is written down.
+const AUDITED: &str = "/admin/";
+
 /// Whoever asks these must be answered however much is asked: they tell whether the server is well.
 const UNLIMITED: [&str; 6] = ["/health", "/health/live", "/health/ready", "/livez", "/readyz", "/metrics"];
 
@@ -129,7 +132,8 @@ impl Routes {
         let most_bytes = app.options().max_body_bytes.saturating_mul(BATCH_FACTOR);
         let once = OnceLayer::new(Answers::new(app.store().clone()), Key::user()).max_body_bytes(most_bytes);
         for Entry { rule, path, described: (_, _, handlers) } in self.entries {
-            let post = Post { app: app.clone(), rule, is_open: path.starts_with(OPEN) };
+            let audited = path.starts_with(AUDITED).then(|| path.as_str().into());
+            let post = Post { app: app.clone(), rule, is_open: path.starts_with(OPEN), audited };
             // Whoever repeats a request with its key is answered as the first time; answers that stream are not kept.
             let is_kept = path.starts_with(OPEN) && !rule.is_streaming;
             let handlers = if is_kept { handlers.layer(once.clone()) } else { handlers };

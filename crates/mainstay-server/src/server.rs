@@ -2,6 +2,7 @@
 
 use crate::access::is_loopback;
 use crate::app::{App, Inner};
+use crate::audit::Auditor;
 use crate::health::Watch;
 use crate::listen::connection::Service;
 use crate::listen::tls;
@@ -74,6 +75,7 @@ impl Server {
             figures: Default::default(),
             random: SystemRandom::default(),
             watch: Watch::default(),
+            auditor: Auditor::default(),
             openapi: description.expect("a description is texts and numbers"),
         });
         let router = routes.build(&app);

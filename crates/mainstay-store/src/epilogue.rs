@@ -54,6 +54,10 @@ impl Epilogues {
         })
     }
 
+    pub(crate) fn extend(&self, more: Option<Arc<dyn Epilogue>>) {
+        self.list().all.extend(more);
+    }
+
     fn take(&self) -> Vec<Arc<dyn Epilogue>> {
         std::mem::take(&mut self.list().all)
     }
@@ -116,9 +120,10 @@ impl Tx {
     }
 }
 
-/// The author's closure with what it left for the end.
+/// The author's closure with what it left for the end, and with who goes along.
 pub(crate) fn concluding<T, F, Fut>(
     work: F,
+    rider: Option<Arc<dyn Epilogue>>,
 ) -> impl Fn(Tx) -> Pin<Box<dyn Future<Output = Result<T>> + Send>> + Send + 'static
 where
     T: Send + 'static,
@@ -126,9 +131,10 @@ where
     Fut: Future<Output = Result<T>> + Send + 'static,
 {
     move |tx| {
-        let running = work(tx.clone());
+        let (running, rider) = (work(tx.clone()), rider.clone());
         Box::pin(async move {
             let value = running.await?;
+            tx.take_along(rider);
             conclude(&tx).await?;
             Ok(value)
         })

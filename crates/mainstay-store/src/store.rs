@@ -6,6 +6,7 @@ use crate::epilogue::concluding;
 use crate::figures::Figures;
 use crate::migrations::{self, Report};
 use crate::options::Manner;
+use crate::riding::Ride;
 use crate::wakeups::Hub;
 use crate::{Error, Isolation, Listener, Location, Options, Result, Topic, Tx};
 use mainstay_core::clock::Clock;
@@ -69,7 +70,12 @@ impl Store {
     {
         let figures = &self.inner.figures;
         let (_in_flight, under_way) = figures.enter();
-        let result = self.inner.driver.transact(concluding(work), self.manner, under_way).await;
+        let ride = Ride::begin();
+        let work = concluding(work, ride.rider());
+        let result = self.inner.driver.transact(work, self.manner, under_way).await;
+        if result.is_ok() {
+            ride.arrived();
+        }
         match &result {
             Ok(_) => figures.committed.increment(),
             Err(Error::Busy { .. }) => figures.busy.increment(),
@@ -96,7 +102,7 @@ impl Store {
         F: Fn(Tx) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let result = self.inner.driver.read(concluding(work), self.manner).await;
+        let result = self.inner.driver.read(concluding(work, None), self.manner).await;
         if let Err(Error::Busy { .. }) = result {
             self.inner.figures.busy.increment();
         }

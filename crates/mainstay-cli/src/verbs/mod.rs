@@ -1,5 +1,6 @@
 //! What the program can be asked to do: one file per verb.
 
+mod audit;
 mod backup;
 mod bench;
 mod circuits;
@@ -47,6 +48,7 @@ pub(crate) enum Verb {
     Replay(replay::Replay),
     Trace(trace::Trace),
     Token(token::Token),
+    Audit(audit::Audit),
     Verify(verify::Verify),
     Backup(backup::Backup),
     Restore(restore::Restore),
@@ -77,6 +79,7 @@ impl Verb {
             Self::Replay(verb) => block_on(verb.run(global)),
             Self::Trace(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
+            Self::Audit(verb) => block_on(verb.run(global)),
             Self::Verify(verb) => block_on(verb.run(global)),
             Self::Backup(verb) => block_on(verb.run(global)),
             Self::Restore(verb) => block_on(verb.run(global)),

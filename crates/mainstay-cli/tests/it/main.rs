@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
 
 mod arrows;
+mod audit;
 mod bad_input;
 mod bench;
 mod config;

@@ -4,6 +4,7 @@ use super::local;
 use super::watch::watched;
 use super::{Permission, Principal, Rule};
 use crate::app::App;
+use crate::audit::audited;
 use crate::{Answer, Problem, error};
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
@@ -12,6 +13,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use mainstay_guards::http::Peer;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the guard of one route knows.
@@ -21,23 +23,32 @@ pub(crate) struct Post {
     pub(crate) rule: Rule,
     /// Whether the route is one of those that are open while nobody needs a token.
     pub(crate) is_open: bool,
+    /// The path of the route, if what is done there is written down.
+    pub(crate) audited: Option<Arc<str>>,
 }
 
 /// Lets a request in or answers why not, and gives up on it when its time is over.
 pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(post.rule);
-    let principal = match post.admit(&parts).await {
-        Ok(principal) => principal,
-        Err(problem) => {
-            post.app.figures().refused.increment();
-            return problem.into_response();
+    let admitted = post.admit(&parts).await;
+    match &admitted {
+        Ok(Some(principal)) => {
+            parts.extensions.insert(principal.clone());
+            parts.extensions.insert(principal.caller());
         }
-    };
-    if let Some(principal) = &principal {
-        parts.extensions.insert(principal.clone());
-        parts.extensions.insert(principal.caller());
+        Ok(None) => {}
+        Err(_) => post.app.figures().refused.increment(),
     }
+    if let Some(path) = &post.audited {
+        let action = format!("{} {path}", parts.method);
+        let answer = audited(&post.app, &action, admitted, (parts, body), next);
+        return post.in_time(answer).await;
+    }
+    let principal = match admitted {
+        Ok(principal) => principal,
+        Err(problem) => return problem.into_response(),
+    };
     let answer = next.run(Request::from_parts(parts, body));
     if post.rule.is_streaming {
         return match principal {
@@ -45,15 +56,20 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
             None => answer.await,
         };
     }
-    let waiting = if post.rule.is_waiting { mainstay_work::MAX_WAIT } else { Duration::ZERO };
-    let limit = post.app.options().request_timeout + waiting;
-    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
-        let detail = format!("The request took longer than {} ms.", limit.as_millis());
-        Problem::new(&error::REQUEST_TIMEOUT, detail).into_response()
-    })
+    post.in_time(answer).await
 }
 
 impl Post {
+    /// The answer, if it comes in time.
+    async fn in_time(&self, answer: impl Future<Output = Response>) -> Response {
+        let waiting = if self.rule.is_waiting { mainstay_work::MAX_WAIT } else { Duration::ZERO };
+        let limit = self.app.options().request_timeout + waiting;
+        tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
+            let detail = format!("The request took longer than {} ms.", limit.as_millis());
+            Problem::new(&error::REQUEST_TIMEOUT, detail).into_response()
+        })
+    }
+
     async fn admit(&self, parts: &Parts) -> Answer<Option<Principal>> {
         let Some(needed) = self.rule.permission.role() else { return Ok(None) };
         let principal = match bearer(&parts.headers)? {

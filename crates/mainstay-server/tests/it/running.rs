@@ -1,10 +1,11 @@
 //! A server that runs while a test does.
 
 use crate::test_routes;
+use mainstay_guards::limits::{Definition, Kind};
 use mainstay_server::tokens::New;
 use mainstay_server::{Handle, Options, Role, Rooms, Route, Server, Stopped, Tokens, equipped};
 use mainstay_store::Store;
-use mainstay_testkit::stores::{Kind, Place};
+use mainstay_testkit::stores::{self, Place};
 use std::net::SocketAddr;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -27,7 +28,7 @@ pub(crate) fn options() -> Options {
 impl Running {
     /// On SQLite in memory, for tests in which the store does not matter.
     pub(crate) async fn start(options: Options) -> Self {
-        let place = Place::new(Kind::SqliteMemory);
+        let place = Place::new(stores::Kind::SqliteMemory);
         let store = equipped(place.options()).open().await.unwrap();
         let running = Self::start_on(options, store).await;
         Self { _place: Some(place), ..running }
@@ -40,6 +41,9 @@ impl Running {
 
     pub(crate) async fn start_with(options: Options, rooms: Rooms) -> Self {
         let store = rooms.work.store().clone();
+        // Tests do more in a moment than people do in an hour.
+        let generous = Definition::new(Kind::FixedWindow, 1e6, 3_600_000).unwrap();
+        rooms.limits.define("adminOperations", generous).await.unwrap();
         let server = Server::bind_with(options, rooms, test_routes::all()).await.unwrap();
         let (address, table, handle) = (server.address(), server.routes().to_vec(), server.handle());
         let (stop, stopped) = oneshot::channel::<()>();

@@ -1,0 +1,210 @@
+//! `mainstay audit`: who did what, and whether somebody changed that.
+
+use crate::arguments::Global;
+use crate::reach::Reached;
+use crate::{Error, Result, output};
+use clap::{Args, Subcommand};
+use mainstay_server::audit::{self, Chain, Entry, Filter, Head, Outcome};
+use serde::Deserialize;
+use serde_json::json;
+
+/// Entries of one page.
+const PAGE: usize = 1_000;
+
+/// See who did what to the server, and whether somebody changed that
+///
+/// Works on the store, or through the server that holds it; that needs a token of an admin (MAINSTAY_TOKEN or --token).
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
+pub(crate) struct Audit {
+    #[command(subcommand)]
+    verb: AuditVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum AuditVerb {
+    List(List),
+    Verify(Verify),
+}
+
+/// List what was done, the newest first
+#[derive(Debug, Args)]
+struct List {
+    /// Only what was done with this token, by its id
+    #[arg(long, value_name = "ID")]
+    user: Option<String>,
+    /// Only what came to this: done, refused or failed
+    #[arg(long, value_parser = outcome)]
+    outcome: Option<Outcome>,
+    /// Only what came before the entry of this number
+    #[arg(long, value_name = "NUMBER")]
+    before: Option<u64>,
+    /// At most so many
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    limit: u64,
+}
+
+/// Follow the chain of hashes, and say where it is broken
+///
+/// Finds entries that were edited, deleted, reordered, or cut off at the end. Whoever can write to the database can write
+/// a whole new chain: keep what this prints elsewhere, and give it back with --expect.
+#[derive(Debug, Args)]
+struct Verify {
+    /// What an earlier run printed
+    #[arg(long, value_name = "NUMBER:HASH", value_parser = head)]
+    expect: Option<Head>,
+}
+
+/// Where entries come from.
+enum Source {
+    Server(crate::remote::Remote),
+    Store(audit::Audit, mainstay::store::Store),
+}
+
+#[derive(Deserialize)]
+struct Page {
+    entries: Vec<Entry>,
+}
+
+impl Source {
+    async fn open(global: &Global) -> Result<Self> {
+        Ok(match global.reach_existing().await? {
+            Reached::Server(server) => Self::Server(server),
+            Reached::Store(store) => Self::Store(audit::Audit::new(store.clone()), store),
+        })
+    }
+
+    async fn list(&self, filter: Filter, limit: usize) -> Result<Vec<Entry>> {
+        match self {
+            Self::Store(audit, _) => Ok(audit.list(filter, limit).await?),
+            Self::Server(server) => {
+                let mut query = form_urlencoded::Serializer::new(String::new());
+                let numbers = [("before", filter.before), ("after", filter.after)];
+                for (name, number) in numbers {
+                    if let Some(number) = number {
+                        query.append_pair(name, &number.to_string());
+                    }
+                }
+                let limit = limit.to_string();
+                let texts = [
+                    ("userId", filter.user_id.as_deref()),
+                    ("outcome", filter.outcome.map(Outcome::as_str)),
+                    ("limit", Some(limit.as_str())),
+                ];
+                for (name, text) in texts {
+                    if let Some(text) = text {
+                        query.append_pair(name, text);
+                    }
+                }
+                let page: Page = server.get(&format!("/admin/audit?{}", query.finish()))?;
+                Ok(page.entries)
+            }
+        }
+    }
+
+    async fn head(&self) -> Result<Head> {
+        match self {
+            Self::Store(audit, _) => Ok(audit.head().await?),
+            Self::Server(server) => server.get("/admin/audit/head"),
+        }
+    }
+
+    async fn close(self) {
+        if let Self::Store(_, store) = self {
+            store.close().await;
+        }
+    }
+}
+
+impl Audit {
+    pub(crate) async fn run(&self, global: &Global) -> Result<()> {
+        let source = Source::open(global).await?;
+        let done = match &self.verb {
+            AuditVerb::List(list) => list.run(&source, global).await,
+            AuditVerb::Verify(verify) => verify.run(&source, global).await,
+        };
+        source.close().await;
+        done
+    }
+}
+
+impl List {
+    async fn run(&self, source: &Source, global: &Global) -> Result<()> {
+        let filter = Filter {
+            user_id: self.user.clone(),
+            outcome: self.outcome,
+            before: self.before,
+            ..Filter::default()
+        };
+        let entries = source.list(filter, self.limit as usize).await?;
+        match global.json {
+            true => output::print_json(&json!({ "entries": entries })),
+            false => output::print(&table(&entries)),
+        }
+    }
+}
+
+impl Verify {
+    async fn run(&self, source: &Source, global: &Global) -> Result<()> {
+        // Asked first: what is written meanwhile lies behind it, and is not followed.
+        let head = source.head().await?;
+        let mut chain = Chain::begin(self.expect.clone());
+        let found = loop {
+            let filter = Filter { after: Some(chain.number()), ..Filter::default() };
+            let entries = source.list(filter, PAGE).await?;
+            let is_last = entries.len() < PAGE;
+            let mut followed = entries.iter().take_while(|entry| entry.number <= head.number);
+            match followed.try_for_each(|entry| chain.follow(entry)) {
+                Err(broken) => break Err(broken),
+                Ok(()) if is_last || chain.number() >= head.number => break chain.end(&head),
+                Ok(()) => {}
+            }
+        };
+        match found {
+            Ok(head) if global.json => {
+                output::print_json(&json!({ "isWhole": true, "number": head.number, "hash": head.hash }))
+            }
+            Ok(head) => {
+                eprintln!("The audit is whole: {} entries.", head.number);
+                output::print(&format!("{}:{}\n", head.number, head.hash))
+            }
+            Err(broken) => {
+                if global.json {
+                    let told = json!({ "isWhole": false, "number": broken.number, "reason": broken.reason });
+                    output::print_json(&told)?;
+                }
+                Err(Error::AuditBroken { number: broken.number, reason: broken.reason })
+            }
+        }
+    }
+}
+
+fn outcome(text: &str) -> std::result::Result<Outcome, String> {
+    Outcome::of(text).ok_or_else(|| "is done, refused or failed".to_owned())
+}
+
+fn head(text: &str) -> std::result::Result<Head, String> {
+    let parsed = text.split_once(':').and_then(|(number, hash)| {
+        let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Some(Head { number: number.parse().ok()?, hash: hash.to_ascii_lowercase() }).filter(|_| is_hash)
+    });
+    parsed.ok_or_else(|| {
+        "is a number, a colon and 64 digits, as `mainstay audit verify` prints them".to_owned()
+    })
+}
+
+fn table(entries: &[Entry]) -> String {
+    let moment =
+        |at: i64| jiff::Timestamp::from_millisecond(at).map_or("-".to_owned(), |at| format!("{at:.0}"));
+    let row = |entry: &Entry| {
+        let path = entry.args["path"].as_str().unwrap_or_default().to_owned();
+        let came_to = match &entry.code {
+            Some(code) => format!("{} {code}", entry.outcome.as_str()),
+            None => entry.outcome.as_str().to_owned(),
+        };
+        let method = entry.action.split(' ').next().unwrap_or_default().to_owned();
+        [entry.number.to_string(), moment(entry.timestamp), entry.user_id.clone(), method, path, came_to]
+    };
+    let rows: Vec<_> = entries.iter().map(row).collect();
+    output::table(["NUMBER", "WHEN", "TOKEN", "METHOD", "PATH", "CAME TO"], &rows)
+}

@@ -1,0 +1,99 @@
+//! What a call was given, without secrets and bounded.
+
+use serde_json::{Map, Value, json};
+
+/// Longest text that is written down as it is.
+const MAX_TEXT_BYTES: usize = 512;
+/// Most bytes of all arguments.
+const MAX_BYTES: usize = 8 << 10;
+/// Deepest nesting that is written down.
+const MAX_DEPTH: usize = 8;
+const HIDDEN: &str = "[hidden]";
+/// Names under which secrets are given.
+const SECRETS: [&str; 7] =
+    ["secret", "password", "token", "authorization", "apikey", "credential", "signature"];
+
+/// What is written down of a call: its path, its query and its body.
+pub(super) fn of(path: &str, query: Option<&str>, body: Option<&[u8]>) -> Value {
+    let mut args = Map::new();
+    args.insert("path".to_owned(), text(path));
+    if let Some(query) = query.filter(|query| !query.is_empty()) {
+        let parsed = form_urlencoded::parse(query.as_bytes());
+        let members = parsed.map(|(name, value)| (name.to_string(), hide(&name, &json!(value), 0)));
+        args.insert("query".to_owned(), Value::Object(members.collect()));
+    }
+    if let Some(body) = body.filter(|body| !body.is_empty()) {
+        let told = match serde_json::from_slice::<Value>(body) {
+            Ok(value) => hide("", &value, 0),
+            Err(_) => json!(format!("{} bytes that are no JSON", body.len())),
+        };
+        args.insert("body".to_owned(), told);
+    }
+    let args = Value::Object(args);
+    if args.to_string().len() <= MAX_BYTES {
+        return args;
+    }
+    json!({ "path": text(path), "isCut": true })
+}
+
+fn hide(name: &str, value: &Value, depth: usize) -> Value {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let plain = plain.to_ascii_lowercase();
+    if SECRETS.iter().any(|secret| plain.contains(secret)) {
+        return json!(HIDDEN);
+    }
+    match value {
+        Value::String(value) => text(value),
+        _ if depth >= MAX_DEPTH => json!("[deep]"),
+        Value::Array(items) => items.iter().map(|item| hide(name, item, depth + 1)).collect(),
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, value)| (name.clone(), hide(name, value, depth + 1)));
+            Value::Object(members.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn text(value: &str) -> Value {
+    if value.len() <= MAX_TEXT_BYTES {
+        return json!(value);
+    }
+    let mut end = MAX_TEXT_BYTES;
+    while !value.is_char_boundary(end) {
+        end -= 1;
+    }
+    json!(format!("{}…", &value[..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_hidden_wherever_they_stand() {
+        let body = json!({
+            "name": "ci", "clientSecret": "canary", "nested": [{"API-Key": "canary", "password": {"a": "canary"}}],
+            "tokens": ["canary"], "limit": 5,
+        });
+        let told = of("/admin/x", Some("token=canary&limit=5"), Some(body.to_string().as_bytes()));
+        assert!(!told.to_string().contains("canary"), "{told}");
+        assert_eq!((&told["body"]["name"], &told["body"]["limit"]), (&json!("ci"), &json!(5)));
+        assert_eq!(told["query"], json!({"token": HIDDEN, "limit": "5"}));
+    }
+
+    #[test]
+    fn what_is_long_is_cut_and_what_is_large_is_left_out() {
+        let long = json!({ "text": "ä".repeat(1_000) });
+        let told = of("/admin/x", None, Some(long.to_string().as_bytes()));
+        assert!(told["body"]["text"].as_str().unwrap().len() < 600);
+        let large: Vec<String> = (0..1_000).map(|number| format!("item {number}")).collect();
+        let told = of("/admin/x", None, Some(json!(large).to_string().as_bytes()));
+        assert_eq!(told, json!({"path": "/admin/x", "isCut": true}));
+        let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+        assert!(of("/admin/x", None, Some(deep.as_bytes())).to_string().contains("[deep]"));
+        assert_eq!(
+            of("/admin/x", None, Some(b"{")),
+            json!({"path": "/admin/x", "body": "1 bytes that are no JSON"})
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! The one way to every admin route (items 229 to 234): who it is, what it may, how often, and what is written down of it.
+
+use super::entry::{Entry, Outcome};
+use super::seldom::Seldom;
+use super::{Audit, args, table};
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::Code;
+use crate::{Answer, Problem};
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::RETRY_AFTER;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use mainstay_core::trace::TraceContext;
+use mainstay_guards::limits::limited_code;
+use mainstay_store::{Ending, Epilogue, Tx, riding};
+use serde_json::Value;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// The limit that counts what changes something (item 233).
+const LIMIT: &str = "adminOperations";
+/// Longest body of which anything is written down.
+const MAX_BODY_BYTES: usize = 64 << 10;
+/// How many refusals of people that nobody knows are written down in a minute.
+const STRANGERS: u32 = 60;
+
+/// What the wrapper remembers.
+#[derive(Default)]
+pub(crate) struct Auditor {
+    seldom: Seldom,
+}
+
+/// Lets an admitted call in, or refuses it, and writes down what came of it.
+pub(crate) async fn audited(
+    app: &App,
+    action: &str,
+    admitted: Answer<Option<Principal>>,
+    (parts, body): (Parts, Body),
+    next: Next,
+) -> Response {
+    let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+    let (body, heard) = overheard(body);
+    let mut call = Call { entry: entry(action, &parts), uri: parts.uri.clone(), heard };
+    let entry = &mut call.entry;
+    let principal = match admitted {
+        Ok(principal) => principal,
+        Err(problem) => {
+            entry.code = Some(problem.code().to_owned());
+            entry.outcome = Outcome::Refused;
+            let is_due = app.auditor().seldom.is_due("", STRANGERS, Instant::now());
+            if is_due {
+                write(app, call).await;
+            }
+            return problem.into_response();
+        }
+    };
+    if let Some(principal) = &principal {
+        entry.user_id = principal.name().to_owned();
+        entry.role = Some(principal.role.name().to_owned());
+        entry.tenant_id.clone_from(&principal.tenant);
+    }
+    if !is_read && let Err(problem) = limit(app, &entry.user_id).await {
+        entry.code = code_of(&problem);
+        entry.outcome = Outcome::Refused;
+        write(app, call).await;
+        return problem;
+    }
+    let request = Request::from_parts(parts, body);
+    if is_read {
+        let response = next.run(request).await;
+        entry.outcome = Outcome::of_status(response.status().as_u16());
+        let what = format!("{}\0{}\0{}", entry.user_id, entry.outcome.as_str(), call.uri);
+        if app.auditor().seldom.is_due(&what, 1, Instant::now()) {
+            let app = app.clone();
+            // Nobody waits for it: it changes nothing.
+            tokio::spawn(async move { write(&app, call).await });
+        }
+        return response;
+    }
+    let rider = Arc::new(call.clone());
+    let (response, is_written) = riding(rider, next.run(request)).await;
+    let entry = &mut call.entry;
+    entry.outcome = Outcome::of_status(response.status().as_u16());
+    entry.code = code_of(&response);
+    if !is_written || entry.outcome != Outcome::Done {
+        write(app, call).await;
+    }
+    response
+}
+
+fn code_of(response: &Response) -> Option<String> {
+    response.extensions().get::<Code>().map(|code| code.0.to_owned())
+}
+
+/// A call, with what was heard of it so far.
+#[derive(Clone)]
+struct Call {
+    entry: Entry,
+    uri: Uri,
+    heard: Heard,
+}
+
+/// The first part of a body, as far as somebody has read it.
+type Heard = Arc<Mutex<Vec<u8>>>;
+
+impl Call {
+    fn told(&self) -> Entry {
+        let body = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        Entry { args: args::of(self.uri.path(), self.uri.query(), Some(&body)), ..self.entry.clone() }
+    }
+}
+
+/// Goes along with the transaction of its action.
+impl Epilogue for Call {
+    fn conclude(self: Arc<Self>, tx: Tx) -> Ending {
+        Box::pin(async move { table::append(&tx, &self.told()).await })
+    }
+}
+
+fn entry(action: &str, parts: &Parts) -> Entry {
+    let trace = parts.extensions.get::<TraceContext>();
+    Entry {
+        number: 0,
+        timestamp: 0,
+        action: action.to_owned(),
+        args: Value::Null,
+        user_id: "nobody".to_owned(),
+        role: None,
+        tenant_id: None,
+        outcome: Outcome::Done,
+        code: None,
+        trace_id: trace.map(|trace| trace.trace_id.clone()),
+        hash: String::new(),
+    }
+}
+
+/// A body of which the first part is heard while the action reads it.
+fn overheard(body: Body) -> (Body, Heard) {
+    let heard = Heard::default();
+    let hearing = heard.clone();
+    let body = body.map_frame(move |frame| {
+        if let Some(data) = frame.data_ref() {
+            let mut heard = hearing.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = MAX_BODY_BYTES.saturating_sub(heard.len());
+            heard.extend_from_slice(&data[..data.len().min(room)]);
+        }
+        frame
+    });
+    (Body::new(body), heard)
+}
+
+/// Counts an operation; the answer when there were too many.
+async fn limit(app: &App, user: &str) -> Result<(), Response> {
+    let decision = app.limits().consume(LIMIT, user, 1).await;
+    let decision = decision.map_err(|error| Problem::internal(&error).into_response())?;
+    if decision.allowed {
+        return Ok(());
+    }
+    let wait_ms = decision.retry_after_ms.unwrap_or_default();
+    let problem = Problem::new(limited_code(), "There were too many admin operations of this token.");
+    let mut response = problem.with("retryAfterMs", wait_ms).into_response();
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000)));
+    Err(response)
+}
+
+async fn write(app: &App, call: Call) {
+    let (entry, audit) = (call.told(), Audit::new(app.store().clone()));
+    if let Err(error) = audit.write(entry).await {
+        tracing::error!(%error, action = call.entry.action, "an admin call was not written down");
+    }
+}
