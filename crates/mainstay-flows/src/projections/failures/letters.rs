@@ -1,5 +1,6 @@
 //! Dead letters of projections (items 214 to 221).
 
+use super::listing;
 use super::payload;
 use super::poison::CURRENT;
 use super::retry::{self, Again, REAPPLY, RETRIED};
@@ -125,30 +126,30 @@ const USUAL_LIMIT: usize = 100;
 const RUN: (u32, u64, f64) = (6, 1_000, 2.0);
 const DAY_MS: i64 = 86_400_000;
 
-const COLUMNS: &str = "event_id, projection, position, event_type, correlation_id, error, status, failed_at, \
+pub(super) const COLUMNS: &str = "event_id, projection, position, event_type, correlation_id, error, status, failed_at, \
      retry_started_at, retry_run_id, last_retry_at, retry_count, last_error, resolved_at, trace";
 /// What is a letter, of the generation that readers see.
-const LETTERS: &str = "is_poison = 0 AND status <> 'failing'";
+pub(super) const LETTERS: &str = "is_poison = 0 AND status <> 'failing'";
 /// A letter of the generation that is filled beside is another one, and not for anybody to see yet.
-const RETRY: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', retry_started_at = mainstay_now(), \
+pub(super) const RETRY: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', retry_started_at = mainstay_now(), \
      retry_run_id = $3, retry_count = retry_count + 1 \
      WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = $4 AND {current}";
 pub(super) const RUN_AGAIN: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', \
      retry_started_at = mainstay_now(), last_retry_at = mainstay_now(), retry_run_id = $3, \
      retry_count = retry_count + 1 WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' \
      AND {current}";
-const IGNORE: &str = "UPDATE mainstay_projection_failures SET status = 'ignored' \
+pub(super) const IGNORE: &str = "UPDATE mainstay_projection_failures SET status = 'ignored' \
      WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' AND {current}";
 const STATS: &str = "SELECT projection, status, count(*), min(failed_at) FROM mainstay_projection_failures";
 const PURGE: &str = "DELETE FROM mainstay_projection_failures WHERE status = 'resolved' AND is_poison = 0 \
-     AND resolved_at < mainstay_now() - $1";
+     AND resolved_at < mainstay_now() - $1 RETURNING projection, event_id";
 
 /// A statement about letters of the generation that readers see.
 pub(super) fn current(sql: &str) -> String {
     sql.replace("{current}", CURRENT)
 }
 
-fn letter(row: &Row) -> mainstay_store::Result<Letter> {
+pub(super) fn letter(row: &Row) -> mainstay_store::Result<Letter> {
     Ok(Letter {
         event_id: row.get(0)?,
         projection_name: row.get(1)?,
@@ -228,6 +229,7 @@ async fn retry_in(tx: Tx, (shared, status, events): Retrying) -> mainstay_store:
     for ((projection, event), work_id) in events.iter().zip(receipt.work_ids()) {
         let params = params![&projection.name, event.id(), work_id, status.as_str()];
         tx.execute(&current(RETRY), params).await?;
+        listing::list(&tx, &projection.name, event.id()).await?;
     }
     Ok(receipt.work_ids().to_vec())
 }
@@ -339,13 +341,14 @@ impl Projections {
             let policy = RetryPolicy::new(attempts, wait_ms, base, RetryPolicy::default().max_backoff_ms());
             let policy = policy.map_err(|error| Error::invalid("retry", error.to_string()))?;
             let item = NewWork::new(RETRIER_POOL, action, &again).map_err(Error::from)?;
-            let mut item = item.retry(policy).on_complete(RETRIED, &again).map_err(Error::from)?;
+            let mut item = item.retry(policy).on_complete(RETRIED, &again).map_err(Error::from)?.unlisted();
             if let Some(trace) = letter.trace_context {
                 item = item.trace(trace);
             }
             let receipt = shared.work.enqueue_in(&tx, [item]).map_err(Error::from)?;
             let run_id = receipt.work_ids()[0].clone();
             tx.execute(&current(RUN_AGAIN), params![&again.projection, &again.event_id, &run_id]).await?;
+            listing::list(&tx, &again.projection, &again.event_id).await?;
             Ok(run_id)
         };
         let name = self.shared.find(projection)?.name.clone();
@@ -358,7 +361,8 @@ impl Projections {
     pub async fn ignore_letter(&self, projection: &str, event_id: &str) -> Result<()> {
         let ignore = async |tx: Tx, (projection, event_id): (String, String)| {
             hold_pending(&tx, &projection, &event_id).await?;
-            tx.execute(&current(IGNORE), params![projection, event_id]).await.map(drop)
+            tx.execute(&current(IGNORE), params![&projection, &event_id]).await?;
+            listing::list(&tx, &projection, &event_id).await
         };
         let context = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
         Ok(self.shared.store.transact_with(context, ignore).await?)
@@ -369,10 +373,12 @@ impl Projections {
         let ignore = async |tx: Tx, (filter, limit): (LetterFilter, usize)| {
             let letters = page(&tx, &filter, limit).await?;
             let mut count = 0;
-            for letter in letters {
+            for letter in &letters {
                 count +=
                     tx.execute(&current(IGNORE), params![&letter.projection_name, &letter.event_id]).await?;
             }
+            let ids: Vec<&str> = letters.iter().map(|letter| &*letter.event_id).collect();
+            listing::list_events(&tx, &ids).await?;
             Ok(count as usize)
         };
         let projection = Some(self.shared.find(projection)?.name.clone());
@@ -383,7 +389,13 @@ impl Projections {
 
     /// Removes letters that were resolved more than so many days ago; how many.
     pub async fn purge_resolved(&self, older_than_days: u32) -> Result<u64> {
-        let purge = async |tx: Tx, age_ms: i64| tx.execute(PURGE, params![age_ms]).await;
+        let purge = async |tx: Tx, age_ms: i64| {
+            let purged = tx.query(PURGE, params![age_ms]).await?;
+            for row in &purged {
+                listing::list(&tx, row.get(0)?, row.get(1)?).await?;
+            }
+            Ok(purged.len() as u64)
+        };
         Ok(self.shared.store.transact_with(i64::from(older_than_days) * DAY_MS, purge).await?)
     }
 }
