@@ -50,7 +50,7 @@ pub use tokens::Tokens;
 
 /// The schema that a server needs; each is given to
 /// [`Options::component`](mainstay_store::Options::component).
-pub fn components() -> [mainstay_store::migrations::Component; 10] {
+pub fn components() -> [mainstay_store::migrations::Component; 11] {
     [
         mainstay_events::COMPONENT,
         tokens::COMPONENT,
@@ -59,6 +59,7 @@ pub fn components() -> [mainstay_store::migrations::Component; 10] {
         mainstay_flows::delivery::intents::COMPONENT,
         mainstay_flows::delivery::publications::COMPONENT,
         mainstay_work::COMPONENT,
+        mainstay_flows::dead_letters::COMPONENT,
         mainstay_guards::circuits::COMPONENT,
         mainstay_guards::limits::store::COMPONENT,
         mainstay_guards::once::COMPONENT,

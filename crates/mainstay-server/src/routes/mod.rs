@@ -1,5 +1,6 @@
 //! The routes: one file per resource, each with a function `routes()` that lists its handlers and their permissions.
 //!
+//! - `dead_letters`: everything that failed for good
 //! - `events`: the log
 //! - `flows`: commands
 //! - `guards`: rate limits and circuits
@@ -13,6 +14,7 @@
 
 #![allow(unused_qualifications, reason = "what utoipa makes of the parameters of a query qualifies its type")]
 
+mod dead_letters;
 mod events;
 mod flows;
 mod guards;
@@ -28,7 +30,8 @@ use crate::{Answer, Problem, Routes};
 
 /// Every route of the server.
 pub(crate) fn all() -> Routes {
-    events::routes()
+    dead_letters::routes()
+        .and(events::routes())
         .and(flows::routes())
         .and(guards::routes())
         .and(health::routes())

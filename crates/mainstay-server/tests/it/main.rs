@@ -5,6 +5,7 @@
 mod access;
 mod client;
 mod commands;
+mod dead_letters;
 mod events;
 mod guards;
 mod health;

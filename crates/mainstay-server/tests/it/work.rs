@@ -237,7 +237,7 @@ fn pools_are_made_changed_paused_and_looked_at() {
         assert_eq!(shop.put("/v1/pools/a%2Fb", json!({})).await["settings"]["maxParallelism"], 10);
         let pools = shop.get("/v1/pools").await;
         let names: Vec<_> = pools["pools"].as_array().unwrap().iter().map(|pool| &pool["name"]).collect();
-        assert_eq!(names, ["a/b", "retrier", "shop", "timers"]);
+        assert_eq!(names, ["a/b", "deadLetterPool", "retrier", "shop", "timers"]);
 
         assert_eq!(shop.post("/v1/pools/shop/pause", json!({})).await["isPaused"], true);
         let id = shop.enqueue(json!({"function": "echo", "args": 1})).await;

@@ -1,8 +1,8 @@
 //! Lists, counts and groups of letters. All of them are one table's, and none scans what it does not tell of.
 
 use super::{Status, listed};
+use crate::MAX_PAGE;
 use crate::error::{Error, Result};
-use crate::{MAX_NAME_BYTES, MAX_PAGE};
 use mainstay_store::{Bulk, Row, Tx, Value, params};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::HashMap;
@@ -70,15 +70,16 @@ fn parse_group(text: &str) -> Option<i64> {
 impl Filter {
     /// Whether anybody can have such letters.
     pub fn check(&self) -> Result<()> {
-        let texts = [
-            ("kind", &self.kind, MAX_NAME_BYTES),
-            ("name", &self.name, MAX_FILTER_BYTES),
-            ("error", &self.error, MAX_FILTER_BYTES),
-            ("correlationId", &self.correlation_id, MAX_FILTER_BYTES),
-        ];
-        for (field, text, most) in texts {
-            if text.as_ref().is_some_and(|text| text.is_empty() || text.len() > most || text.contains('\0')) {
-                return Err(Error::invalid(field, format!("must be 1 to {most} bytes")));
+        if let Some(kind) = &self.kind {
+            crate::item::name("kind", kind)?;
+        }
+        let texts = [("name", &self.name), ("error", &self.error), ("correlationId", &self.correlation_id)];
+        for (field, text) in texts {
+            if text
+                .as_ref()
+                .is_some_and(|text| !(1..=MAX_FILTER_BYTES).contains(&text.len()) || text.contains('\0'))
+            {
+                return Err(Error::invalid(field, format!("must be 1 to {MAX_FILTER_BYTES} bytes")));
             }
         }
         for (field, moment) in [("failedSince", self.failed_since), ("failedBefore", self.failed_before)] {

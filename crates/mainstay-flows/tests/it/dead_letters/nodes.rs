@@ -27,7 +27,8 @@ fn two_nodes_at_once_try_every_letter_again_once() {
             ids.push(operation.operation_id);
         }
         let (first, last) = tokio::join!(one.letters.run(&ids[0]), other.letters.run(&ids[1]));
-        (first.unwrap(), last.unwrap());
+        first.unwrap();
+        last.unwrap();
         let (first, last) = (one.ended(&ids[0]).await, one.ended(&ids[1]).await);
         assert_eq!((first.status, last.status), (OperationStatus::Done, OperationStatus::Done));
         assert_eq!(first.done + last.done, total, "{first:?} {last:?}");
