@@ -13,6 +13,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Longest text of an error in a table.
 const WIDTH: usize = 60;
 
+/// How rows are shown.
+type Show = fn(&[Value]) -> String;
+const LISTS: [(&str, Show); 4] =
+    [("letters", letters), ("groups", groups), ("counts", counts), ("operations", operations)];
+
 /// See what failed for good, whatever it was, and try it again, ignore it or purge it
 ///
 /// A running server does it; it is asked. What is to be done about many letters is shown first, and done with `--run` or
@@ -204,9 +209,7 @@ impl DeadLetters {
         if global.json {
             return print_json(&told);
         }
-        let lists: [(&str, fn(&[Value]) -> String); 4] =
-            [("letters", letters), ("groups", groups), ("counts", counts), ("operations", operations)];
-        for (list, show) in lists {
+        for (list, show) in LISTS {
             if let Some(rows) = told[list].as_array() {
                 if rows.is_empty() {
                     eprintln!("There are none.");

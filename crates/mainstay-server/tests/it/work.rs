@@ -515,12 +515,12 @@ async fn a_token_with_a_tenant_reaches_no_work() {
     let new = New::named("acme", Role::Admin).unwrap().tenant("acme").unwrap();
     let (_, secret) = Tokens::new(shop.server.store.clone()).create(new).await.unwrap();
     let is_of_work = |path: &str| {
-        ["/v1/pools", "/v1/work", "/v1/leases", "/v1/runs", "/v1/timers", "/v1/crons", "/admin/letters"]
-            .iter()
-            .any(|start| path.starts_with(start))
+        let paths = ["/v1/pools", "/v1/work", "/v1/leases", "/v1/runs", "/v1/timers", "/v1/crons"];
+        let letters = ["/admin/letters", "/admin/dead-letters", "/admin/dead-letter-operations"];
+        paths.iter().chain(&letters).any(|start| path.starts_with(start))
     };
     let routes: Vec<_> = shop.server.table.iter().filter(|route| is_of_work(&route.path)).collect();
-    assert!(routes.len() > 25, "{routes:?}");
+    assert!(routes.len() > 36, "{routes:?}");
     for route in routes {
         let path = route.path.replace("{lease}", "1").replace(['{', '}'], "x");
         let answer = request(route.method.as_str(), &path).token(secret.reveal()).send(shop.address).await;

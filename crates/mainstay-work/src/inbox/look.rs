@@ -96,22 +96,28 @@ impl Filter {
             .ok_or_else(|| Error::invalid("group", "is none: it is 16 digits and letters from a to f"))
     }
 
-    /// What must hold for a row, behind a `WHERE` that has something before it.
-    fn condition(&self, values: &mut Vec<Value>) -> String {
+    /// What must hold for a row, behind a `WHERE` that has something before it. Rows that are wanted `in_order` are found by
+    /// an index that has them in that order, and not by one whose rows would all have to be sorted.
+    fn condition(&self, values: &mut Vec<Value>, in_order: bool) -> String {
         let mut sql = String::new();
         let mut add = |text: &str, value: Value| {
             values.push(value);
             sql.push_str(&format!(" AND {}", text.replace('?', &format!("${}", values.len()))));
         };
+        let is_few = self.group.is_some() || self.correlation_id.is_some();
         if let Some(status) = self.status {
-            add("status = ?", Value::Int(status.number()));
+            let column = if in_order && is_few { "status + 0" } else { "status" };
+            add(&format!("{column} = ?"), Value::Int(status.number()));
         }
         if let Some(group) = self.group {
             add("error_group = ?", Value::Int(group));
         }
-        let equal = [("kind", &self.kind), ("name", &self.name), ("correlation", &self.correlation_id)];
-        for (column, wanted) in equal {
+        if let Some(correlation) = &self.correlation_id {
+            add("correlation = ?", Value::from(correlation));
+        }
+        for (column, wanted) in [("kind", &self.kind), ("name", &self.name)] {
             if let Some(wanted) = wanted {
+                let column = if in_order { format!("{column} || ''") } else { column.to_owned() };
                 add(&format!("{column} = ?"), Value::from(wanted));
             }
         }
@@ -263,7 +269,7 @@ pub async fn page(
 ) -> mainstay_store::Result<Vec<Listed>> {
     let mut values =
         vec![Value::Int(before.unwrap_or(i64::MAX)), Value::Int(limit.clamp(1, MAX_PAGE) as i64)];
-    let condition = filter.condition(&mut values);
+    let condition = filter.condition(&mut values, true);
     let sql = format!(
         "SELECT {COLUMNS} FROM mainstay_dead_letters WHERE number < $1{condition} ORDER BY number DESC LIMIT $2"
     );
@@ -278,7 +284,7 @@ pub async fn waiting(
     limit: usize,
 ) -> mainstay_store::Result<Vec<Listed>> {
     let mut values = vec![Value::Int(after), Value::Int(until), Value::Int(limit.clamp(1, MAX_PAGE) as i64)];
-    let condition = filter.condition(&mut values);
+    let condition = filter.condition(&mut values, true);
     let sql = format!(
         "SELECT {COLUMNS} FROM mainstay_dead_letters WHERE number > $1 AND number <= $2{condition} \
          ORDER BY number LIMIT $3"
@@ -300,9 +306,9 @@ pub async fn highest(tx: &Tx) -> mainstay_store::Result<i64> {
 /// How many letters there are of each kind, name and status, up to a number.
 pub async fn counts(tx: &Tx, filter: &Filter, until: i64) -> mainstay_store::Result<Vec<Counted>> {
     let mut values = vec![Value::Int(until)];
-    let condition = filter.condition(&mut values);
+    let condition = filter.condition(&mut values, false);
     let sql = format!(
-        "SELECT kind, name, status, count(*), min(failed_at) FROM mainstay_dead_letters WHERE number <= $1{condition} \
+        "SELECT kind, name, status, count(*), min(failed_at) FROM mainstay_dead_letters WHERE number + 0 <= $1{condition} \
          GROUP BY status, kind, name ORDER BY status, kind, name"
     );
     let rows = tx.query(&sql, &values).await?;
@@ -321,7 +327,7 @@ pub async fn counts(tx: &Tx, filter: &Filter, until: i64) -> mainstay_store::Res
 /// The largest groups of letters that have failed in the same way.
 pub async fn groups(tx: &Tx, filter: &Filter, limit: usize) -> mainstay_store::Result<Vec<Group>> {
     let mut values = vec![Value::Int(limit.clamp(1, MAX_PAGE) as i64)];
-    let condition = filter.condition(&mut values);
+    let condition = filter.condition(&mut values, false);
     let sql = format!(
         "SELECT error_group, kind, name, count(*) AS many, min(failed_at), max(failed_at), max(number) \
          FROM mainstay_dead_letters WHERE 1 = 1{condition} GROUP BY kind, name, error_group \

@@ -340,6 +340,11 @@ impl Publisher {
     /// Tries the oldest letters again that are wanted, pending ones unless the filter says otherwise, and 100 unless said
     /// otherwise; how many. What cannot be tried again, because of its translator, stays.
     pub async fn retry_letters(&self, wanted: LetterFilter, limit: Option<usize>) -> Result<usize> {
+        self.retry_all(self.wanted(wanted, limit).await?).await
+    }
+
+    /// Tries letters again, by the ids of their publications, in one transaction; how many.
+    pub(super) async fn retry_all(&self, ids: Vec<String>) -> Result<usize> {
         let retry = async |tx: Tx, (publisher, ids): (Self, Vec<String>)| {
             let mut count = 0;
             for (_, retried) in publisher.retry_letters_in(&tx, &ids, true).await? {
@@ -351,7 +356,6 @@ impl Publisher {
             }
             Ok(count)
         };
-        let ids = self.wanted(wanted, limit).await?;
         Ok(self.shared.store.transact_with((self.clone(), ids), retry).await?)
     }
 
@@ -402,11 +406,15 @@ impl Publisher {
 
     /// Leaves the oldest pending letters for good that are wanted, 100 unless said otherwise; how many.
     pub async fn ignore_letters(&self, wanted: LetterFilter, limit: Option<usize>) -> Result<usize> {
+        let wanted = LetterFilter { status: Some(LetterStatus::Pending), ..wanted };
+        self.ignore_all(self.wanted(wanted, limit).await?).await
+    }
+
+    /// Leaves letters for good, by the ids of their publications, in one transaction; how many.
+    pub(super) async fn ignore_all(&self, ids: Vec<String>) -> Result<usize> {
         let ignore = async |tx: Tx, (publisher, ids): (Self, Vec<String>)| {
             publisher.ignore_letters_in(&tx, &ids).await.map(|ignored| ignored.len())
         };
-        let wanted = LetterFilter { status: Some(LetterStatus::Pending), ..wanted };
-        let ids = self.wanted(wanted, limit).await?;
         Ok(self.shared.store.transact_with((self.clone(), ids), ignore).await?)
     }
 

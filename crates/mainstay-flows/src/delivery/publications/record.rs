@@ -159,7 +159,7 @@ pub(super) async fn deliver(tx: &Tx, ended: &[(String, u32)]) -> Result<()> {
     listing::list(tx, letters).await
 }
 
-/// Notes that a publication was not delivered.
+/// Notes that a publication was not delivered; whoever calls this lists the letter.
 pub(super) async fn fail(
     tx: &Tx,
     id: &str,
@@ -168,8 +168,7 @@ pub(super) async fn fail(
     error: &str,
     work_id: &str,
 ) -> Result<()> {
-    tx.execute(FAIL, params![id, status, attempts, error, work_id]).await?;
-    listing::list(tx, [id]).await
+    tx.execute(FAIL, params![id, status, attempts, error, work_id]).await.map(drop)
 }
 
 /// Notes that publications are tried again, each with the item that does and the event as it is now.

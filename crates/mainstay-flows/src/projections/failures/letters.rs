@@ -1,16 +1,15 @@
 //! Dead letters of projections (items 214 to 221).
 
 use super::listing;
+use super::many::Which;
 use super::payload;
 use super::poison::CURRENT;
-use super::retry::{self, Again, REAPPLY, RETRIED};
+use super::retry::{Again, REAPPLY, RETRIED};
 use crate::error::{Error, Result};
 use crate::projections::MAX_PAGE;
-use crate::projections::definition::Projection;
 use crate::projections::opened::{Projections, Shared};
 use mainstay_core::retry::RetryPolicy;
 use mainstay_core::trace::TraceContext;
-use mainstay_events::Event;
 use mainstay_store::{Hold, Row, Tx, params};
 use mainstay_work::{NewWork, RETRIER_POOL};
 use serde::{Deserialize, Serialize};
@@ -211,29 +210,6 @@ pub(super) async fn hold_pending(
     }
 }
 
-/// Letters of one status, whose events are tried again.
-type Retrying = (Arc<Shared>, LetterStatus, Vec<(Arc<Projection>, Arc<Event>)>);
-
-/// Lets letters be tried again by an item each, all in one transaction.
-async fn retry_in(tx: Tx, (shared, status, events): Retrying) -> mainstay_store::Result<Vec<String>> {
-    let mut items = Vec::new();
-    for (projection, event) in &events {
-        let found = hold(&tx, &projection.name, event.id()).await?.status;
-        if found != status {
-            let (event_id, status) = (event.id().to_owned(), found.as_str());
-            return Err(Error::LetterNotPending { event_id, status }.into());
-        }
-        items.push(retry::item(projection, event)?);
-    }
-    let receipt = shared.work.enqueue_in(&tx, items).map_err(Error::from)?;
-    for ((projection, event), work_id) in events.iter().zip(receipt.work_ids()) {
-        let params = params![&projection.name, event.id(), work_id, status.as_str()];
-        tx.execute(&current(RETRY), params).await?;
-        listing::list(&tx, &projection.name, event.id()).await?;
-    }
-    Ok(receipt.work_ids().to_vec())
-}
-
 impl Projections {
     /// A page of letters, in the order of the log.
     pub async fn letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
@@ -287,12 +263,14 @@ impl Projections {
 
     /// Tries a letter again; the id of the work that does.
     pub async fn retry_letter(&self, projection: &str, event_id: &str) -> Result<String> {
-        let projection = self.shared.find(projection)?;
-        self.letter(&projection.name, event_id).await?;
-        let event = Arc::new(self.shared.event(event_id).await?);
-        let context = (self.shared.clone(), LetterStatus::Pending, vec![(projection, event)]);
-        let mut ids = self.shared.store.transact_with(context, retry_in).await?;
-        ids.pop().ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))
+        let retry = async |tx: Tx, (projections, which): (Self, Which)| {
+            hold_pending(&tx, &which.0, &which.1).await?;
+            let retried = projections.retry_letters_in(&tx, std::slice::from_ref(&which), false).await?.pop();
+            let (_, retried) = retried.ok_or(Error::LetterNotFound(which.1))?;
+            Ok(retried?)
+        };
+        let which = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
+        Ok(self.shared.store.transact_with((self.clone(), which), retry).await?)
     }
 
     /// Tries the oldest pending letters of a projection again, 100 unless said otherwise; how many.
@@ -319,17 +297,15 @@ impl Projections {
             self.shared.find(projection)?;
         }
         let filter = LetterFilter { status: Some(status), ..wanted };
-        let mut events = Vec::new();
-        for letter in self.bare_letters(filter, limit.unwrap_or(USUAL_LIMIT)).await? {
-            // One of another program's projections is left to it.
-            if let Ok(projection) = self.shared.find(&letter.projection_name) {
-                events.push((projection, Arc::new(self.shared.event(&letter.event_id).await?)));
-            }
-        }
-        if events.is_empty() {
-            return Ok(0);
-        }
-        Ok(self.shared.store.transact_with((self.shared.clone(), status, events), retry_in).await?.len())
+        let letters = self.bare_letters(filter, limit.unwrap_or(USUAL_LIMIT)).await?;
+        // One of another program's projections is left to it.
+        let own = letters.into_iter().filter(|letter| self.shared.find(&letter.projection_name).is_ok());
+        let which: Vec<Which> = own.map(|letter| (letter.projection_name, letter.event_id)).collect();
+        let retry = async |tx: Tx, (projections, which): (Self, Vec<Which>)| {
+            let retried = projections.retry_letters_in(&tx, &which, true).await?;
+            Ok(retried.iter().filter(|(_, retried)| retried.is_ok()).count())
+        };
+        Ok(self.shared.store.transact_with((self.clone(), which), retry).await?)
     }
 
     /// Tries a letter again through the retrier: by an action of the application's that calls somebody else and sees to
@@ -370,21 +346,17 @@ impl Projections {
 
     /// Leaves the oldest pending letters of a projection for good, 100 unless said otherwise; how many.
     pub async fn bulk_ignore(&self, projection: &str, limit: Option<usize>) -> Result<usize> {
-        let ignore = async |tx: Tx, (filter, limit): (LetterFilter, usize)| {
+        let ignore = async |tx: Tx, (projections, filter, limit): (Self, LetterFilter, usize)| {
             let letters = page(&tx, &filter, limit).await?;
-            let mut count = 0;
-            for letter in &letters {
-                count +=
-                    tx.execute(&current(IGNORE), params![&letter.projection_name, &letter.event_id]).await?;
-            }
-            let ids: Vec<&str> = letters.iter().map(|letter| &*letter.event_id).collect();
-            listing::list_events(&tx, &ids).await?;
-            Ok(count as usize)
+            let which: Vec<Which> =
+                letters.into_iter().map(|letter| (letter.projection_name, letter.event_id)).collect();
+            projections.ignore_letters_in(&tx, &which).await.map(|ignored| ignored.len())
         };
         let projection = Some(self.shared.find(projection)?.name.clone());
         let filter =
             LetterFilter { projection, status: Some(LetterStatus::Pending), ..LetterFilter::default() };
-        Ok(self.shared.store.transact_with((filter, limit.unwrap_or(USUAL_LIMIT)), ignore).await?)
+        let context = (self.clone(), filter, limit.unwrap_or(USUAL_LIMIT));
+        Ok(self.shared.store.transact_with(context, ignore).await?)
     }
 
     /// Removes letters that were resolved more than so many days ago; how many.

@@ -4,6 +4,7 @@ use super::letters::LETTERS;
 use super::poison::CURRENT;
 use mainstay_store::{Bulk, Result, Row, Tx, Value, params};
 use mainstay_work::inbox::{self, Entry, PROJECTION, Status};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 const COLUMNS: &str = "event_id, projection, status, failed_at, retry_count, correlation_id, \
@@ -31,7 +32,9 @@ pub(super) async fn list(tx: &Tx, projection: &str, event_id: &str) -> Result<()
 
 /// Lists letters of these events as they are now.
 pub(super) async fn list_events(tx: &Tx, event_ids: &[&str]) -> Result<()> {
-    let ids: Vec<Value> = event_ids.iter().map(|id| Value::from(*id)).collect();
+    // Once each: an event may have failed for several projections, and all of these are found by it.
+    let ids: BTreeSet<&str> = event_ids.iter().copied().collect();
+    let ids: Vec<Value> = ids.into_iter().map(Value::from).collect();
     put(tx, &SOME.query(tx, &ids).await?).await
 }
 

@@ -36,10 +36,16 @@ fn a_hundred_thousand_letters_are_looked_at_and_tried_again() {
         let list = median(async || drop(letters.list(pending(), Some(middle), 50).await.unwrap())).await;
         let rare = Filter { error: Some("order o17 ".into()), ..pending() };
         let by_error = median(async || drop(letters.list(rare.clone(), None, 50).await.unwrap())).await;
+        let named = Filter { kind: Some("work".into()), name: Some("charge".into()), ..pending() };
+        let by_name =
+            median(async || drop(letters.list(named.clone(), Some(middle), 50).await.unwrap())).await;
+        let group = letters.groups(Filter::default(), 1).await.unwrap()[0].group;
+        let grouped = Filter { group: Some(group), ..pending() };
+        let by_group = median(async || drop(letters.list(grouped.clone(), None, 50).await.unwrap())).await;
         let stats = median(async || drop(letters.stats(Filter::default()).await.unwrap())).await;
         let groups = median(async || drop(letters.groups(Filter::default(), 50).await.unwrap())).await;
         println!(
-            "{}: {LETTERS} letters: list {list:?}, by error {by_error:?}, stats {stats:?}, groups {groups:?}",
+            "{}: {LETTERS} letters: list {list:?}, by name {by_name:?}, by group {by_group:?}, by error {by_error:?}, stats {stats:?}, groups {groups:?}",
             place.kind()
         );
         bench.mend();
@@ -63,7 +69,7 @@ fn a_hundred_thousand_letters_are_looked_at_and_tried_again() {
         println!("{}: all resolved after {:?}", place.kind(), began.elapsed());
         engine.stop(PATIENCE).await.unwrap();
         if !cfg!(debug_assertions) {
-            for took in [list, stats, groups] {
+            for took in [list, by_name, by_group, by_error, stats, groups] {
                 assert!(took < Duration::from_millis(50), "{took:?}");
             }
             assert!(per_second >= 5_000.0, "{per_second}");
