@@ -42,10 +42,21 @@ pub(super) fn components(options: Options) -> Options {
         .component(dead_letters::COMPONENT)
 }
 
-/// `charge` writes a row once for all, unless the shop is broken; `told` is told of an end, unless it is.
+/// `charge` writes a row once for all, unless the shop is broken; `told` is told of an end, unless it is; `call` asks somebody
+/// else, who does not answer if it is.
 fn functions(is_broken: &Arc<AtomicBool>) -> Functions {
-    let (charging, telling) = (is_broken.clone(), is_broken.clone());
+    let (charging, telling, calling) = (is_broken.clone(), is_broken.clone(), is_broken.clone());
     Functions::new()
+        .action("call", move |_: Call, order: String| {
+            let is_broken = calling.load(Ordering::Relaxed);
+            async move {
+                if is_broken {
+                    Err(Failure::permanent(format!("no answer about order {order}")))
+                } else {
+                    Ok(())
+                }
+            }
+        })
         .mutation("charge", move |tx: Tx, _: Call, order: String| {
             let is_broken = charging.load(Ordering::Relaxed);
             async move {
