@@ -283,13 +283,15 @@ pub async fn waiting(
     (after, until): (i64, i64),
     limit: usize,
 ) -> mainstay_store::Result<Vec<Listed>> {
-    let mut values = vec![Value::Int(after), Value::Int(until), Value::Int(limit.clamp(1, MAX_PAGE) as i64)];
+    let mut values = vec![Value::Int(after), Value::Int(limit.clamp(1, MAX_PAGE) as i64)];
     let condition = filter.condition(&mut values, true);
+    // Without the last one: PostgreSQL takes two ends for few rows, and sorts all of them.
     let sql = format!(
-        "SELECT {COLUMNS} FROM mainstay_dead_letters WHERE number > $1 AND number <= $2{condition} \
-         ORDER BY number LIMIT $3"
+        "SELECT {COLUMNS} FROM mainstay_dead_letters WHERE number > $1{condition} ORDER BY number LIMIT $2"
     );
-    tx.query(&sql, &values).await?.iter().map(row).collect()
+    let rows = tx.query(&sql, &values).await?;
+    let letters = rows.iter().map(row).collect::<mainstay_store::Result<Vec<_>>>()?;
+    Ok(letters.into_iter().take_while(|letter| letter.number <= until).collect())
 }
 
 /// One letter.

@@ -9,12 +9,17 @@ use crate::error::Result;
 use mainstay_store::Tx;
 use mainstay_work::{Call, Functions, NewWork, OnComplete, WorkResult, inbox};
 use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
 
 const GO_ON: &str = "mainstay.letters.chunk";
 const ENDED: &str = "mainstay.letters.ended";
 
 /// How many letters one transaction deals with: few enough that others do not wait for it.
 pub const CHUNK: usize = 128;
+
+/// How many letters a second are dealt with at the most, so that there is room for what others do meanwhile.
+const PER_SECOND: u64 = 6_400;
+const PACE: Duration = Duration::from_millis(CHUNK as u64 * 1_000 / PER_SECOND);
 
 /// Which item of an operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,11 +29,12 @@ struct Args {
     step: i64,
 }
 
-/// Enqueues what goes on with an operation, in the transaction that writes its row.
-pub(super) fn enqueue(tx: &Tx, shared: &Shared, operation: &mut Operation) -> Result<()> {
+/// Enqueues what goes on with an operation after a pause, in the transaction that writes its row.
+pub(super) fn enqueue(tx: &Tx, shared: &Shared, operation: &mut Operation, pause: Duration) -> Result<()> {
     operation.step += 1;
     let args = Args { operation_id: operation.operation_id.clone(), step: operation.step };
     let item = NewWork::new(POOL, GO_ON, &args)?.key(&operation.operation_id).on_complete(ENDED, &args)?;
+    let item = item.run_after(pause);
     shared.work.enqueue_in(tx, [item])?;
     Ok(())
 }
@@ -52,6 +58,7 @@ async fn go_on(tx: &Tx, shared: &Shared, args: Args) -> mainstay_store::Result<(
     if operation.status != OperationStatus::Running || operation.step != args.step {
         return Ok(());
     }
+    let began = Instant::now();
     let between = (operation.reached, operation.highest);
     let letters = inbox::waiting(tx, &operation.filter, between, CHUNK).await?;
     let came = act(shared, tx, operation.action, &letters, true).await?;
@@ -61,7 +68,7 @@ async fn go_on(tx: &Tx, shared: &Shared, args: Args) -> mainstay_store::Result<(
     match letters.last().filter(|_| letters.len() == CHUNK) {
         Some(last) => {
             operation.reached = last.number;
-            enqueue(tx, shared, &mut operation)?;
+            enqueue(tx, shared, &mut operation, PACE.saturating_sub(began.elapsed()))?;
         }
         None => {
             operation.reached = operation.highest;
