@@ -23,6 +23,17 @@ impl Global {
         self.reach().await
     }
 
+    /// For what only a server does; `why` it is needed is told when there is none.
+    pub(crate) async fn reach_server(&self, why: &str) -> Result<Remote> {
+        match self.reach_existing().await? {
+            Reached::Server(server) => Ok(server),
+            Reached::Store(store) => {
+                store.close().await;
+                Err(Error::Argument(why.to_owned()))
+            }
+        }
+    }
+
     /// Asks the server when one is named. Otherwise opens the store, and asks the server that holds it when that is a
     /// file that another process has.
     pub(crate) async fn reach(&self) -> Result<Reached> {

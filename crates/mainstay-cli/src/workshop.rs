@@ -5,6 +5,7 @@ use crate::config::{self, Config};
 use crate::{Error, Result};
 use mainstay::events::Log;
 use mainstay::flows::commands::{Commands, Dispatcher};
+use mainstay::flows::dead_letters;
 use mainstay::flows::delivery::intents::Operations;
 use mainstay::flows::delivery::publications::{Publisher, Targets};
 use mainstay::flows::projections::{Projections, Registry};
@@ -44,6 +45,7 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
     let (log, commands, projections) = (Log::open(store).await?, Commands::new(), Registry::new());
     let functions = targets.functions(projections.functions(commands.functions(functions)));
     let (functions, intents) = Operations::new().functions(functions);
+    let (functions, letters) = dead_letters::functions(functions, config::dead_letters::upkeep(config));
     let work = Work::open(store, functions).await?;
     let intents = intents.open(&log, &work);
     for pool in config.pools() {
@@ -59,7 +61,8 @@ pub(crate) async fn open(config: &Config, store: &Store) -> Result<Rooms> {
     let commands = Dispatcher::open(&log, &work, commands).await?;
     let projections = Projections::open(store, &log, &work, projections).await?;
     let publications = Publisher::open(&log, &work, targets).await?;
-    Ok(Rooms { log, commands, projections, intents, publications, work, circuits, limits })
+    let dead_letters = letters.open(&work, &projections, &publications).await?;
+    Ok(Rooms { log, commands, projections, intents, publications, dead_letters, work, circuits, limits })
 }
 
 /// Opens the work of a store for somebody who asks for things to be done, and knows the pools and functions of the

@@ -2,6 +2,7 @@
 //!
 //! - [`commands`]: a command is decided and recorded in one transaction
 //! - [`delivery`]: what comes back from the outside world, and what goes on for long
+//! - [`dead_letters`]: everything that failed for good, and what is done about it
 //! - [`projections`]: read models that follow the log, each event exactly once
 //! - [`delivery`]: events that go to other contexts, and come from them
 //! - [`event_flow`]: what belongs together, from the command to the read models
@@ -13,6 +14,7 @@
 //! - An event that was published is delivered to each of its targets, or is a dead letter.
 
 pub mod commands;
+pub mod dead_letters;
 pub mod delivery;
 mod error;
 mod flow;

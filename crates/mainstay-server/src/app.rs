@@ -7,6 +7,7 @@ use crate::{Options, Rooms, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
 use mainstay_flows::commands::Dispatcher;
+use mainstay_flows::dead_letters::DeadLetters;
 use mainstay_flows::delivery::intents::Intents;
 use mainstay_flows::delivery::publications::Publisher;
 use mainstay_flows::projections::Projections;
@@ -65,6 +66,11 @@ impl App {
     /// The intents of the store.
     pub fn intents(&self) -> &Intents {
         &self.0.rooms.intents
+    }
+
+    /// Its dead letters.
+    pub fn dead_letters(&self) -> &DeadLetters {
+        &self.0.rooms.dead_letters
     }
 
     /// Who publishes events to other contexts.

@@ -53,7 +53,7 @@ pub use tokens::Tokens;
 
 /// The schema that a server needs; each is given to
 /// [`Options::component`](mainstay_store::Options::component).
-pub fn components() -> [mainstay_store::migrations::Component; 11] {
+pub fn components() -> [mainstay_store::migrations::Component; 12] {
     [
         mainstay_events::COMPONENT,
         tokens::COMPONENT,
@@ -63,6 +63,7 @@ pub fn components() -> [mainstay_store::migrations::Component; 11] {
         mainstay_flows::delivery::intents::COMPONENT,
         mainstay_flows::delivery::publications::COMPONENT,
         mainstay_work::COMPONENT,
+        mainstay_flows::dead_letters::COMPONENT,
         mainstay_guards::circuits::COMPONENT,
         mainstay_guards::limits::store::COMPONENT,
         mainstay_guards::once::COMPONENT,

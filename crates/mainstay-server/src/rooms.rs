@@ -3,6 +3,7 @@
 use crate::Result;
 use mainstay_events::Log;
 use mainstay_flows::commands::{Commands, Dispatcher};
+use mainstay_flows::dead_letters::{self, DeadLetters, Upkeep};
 use mainstay_flows::delivery::intents::{Intents, Operations};
 use mainstay_flows::delivery::publications::{Publisher, Targets};
 use mainstay_flows::projections::{Projections, Registry};
@@ -24,6 +25,8 @@ pub struct Rooms {
     pub intents: Intents,
     /// Who publishes events to other contexts.
     pub publications: Publisher,
+    /// Its dead letters.
+    pub dead_letters: DeadLetters,
     /// Its work.
     pub work: Work,
     /// Its circuits.
@@ -63,11 +66,13 @@ impl Rooms {
         let functions = projections.functions(commands.functions(functions(&circuits)));
         let functions = targets.functions(functions);
         let (functions, intents) = Operations::new().functions(functions);
+        let (functions, letters) = dead_letters::functions(functions, Upkeep::none());
         let work = Work::open(store, functions).await?;
         let intents = intents.open(&log, &work);
         let commands = Dispatcher::open(&log, &work, commands).await?;
         let projections = Projections::open(store, &log, &work, projections).await?;
         let publications = Publisher::open(&log, &work, targets).await?;
-        Ok(Self { log, commands, projections, intents, publications, work, circuits, limits })
+        let dead_letters = letters.open(&work, &projections, &publications).await?;
+        Ok(Self { log, commands, projections, intents, publications, dead_letters, work, circuits, limits })
     }
 }

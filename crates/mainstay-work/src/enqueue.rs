@@ -374,5 +374,8 @@ fn kept(entry: Entry, now_ms: i64) -> Item {
         retry_of: new.retry_of,
         completes,
         letter_kind: new.letter_kind,
+        letter: new.letter,
+        is_unlisted: new.is_unlisted,
+        correlation: new.correlation,
     }
 }

@@ -27,6 +27,9 @@ pub struct NewWork {
     pub(crate) trace: Option<TraceContext>,
     pub(crate) retry_of: Option<String>,
     pub(crate) letter_kind: Option<String>,
+    pub(crate) letter: Option<i64>,
+    pub(crate) is_unlisted: bool,
+    pub(crate) correlation: Option<String>,
 }
 
 /// When an item may start.
@@ -59,6 +62,9 @@ impl NewWork {
             trace: None,
             retry_of: None,
             letter_kind: None,
+            letter: None,
+            is_unlisted: false,
+            correlation: None,
         })
     }
 
@@ -143,6 +149,18 @@ impl NewWork {
         self
     }
 
+    /// If it ends failed it is not listed among dead letters, because whoever enqueues it keeps a letter of its own.
+    pub fn unlisted(mut self) -> Self {
+        self.is_unlisted = true;
+        self
+    }
+
+    /// What it belongs together with, so that its dead letter is found by it.
+    pub fn correlated(mut self, id: impl Into<String>) -> Self {
+        self.correlation = Some(id.into());
+        self
+    }
+
     /// Checks what needs no database; `field` names a field for the error.
     pub(crate) fn check(&self, field: &dyn Fn(&str) -> String) -> Result<()> {
         name(&field("pool"), &self.pool)?;
@@ -153,8 +171,11 @@ impl NewWork {
         if let Some(on_complete) = &self.on_complete {
             name(&field("onComplete"), on_complete)?;
         }
-        let keys =
-            [("key", self.key.as_deref()), ("dedupe.key", self.dedupe.as_ref().map(|(key, _)| &**key))];
+        let keys = [
+            ("key", self.key.as_deref()),
+            ("dedupe.key", self.dedupe.as_ref().map(|(key, _)| &**key)),
+            ("correlationId", self.correlation.as_deref()),
+        ];
         for (what, key) in keys {
             if key.is_some_and(|key| {
                 !(1..=MAX_KEY_BYTES).contains(&key.len()) || key.contains(char::is_control)
@@ -240,6 +261,20 @@ pub(crate) struct Item {
     /// The kind of the dead letter that it may become.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) letter_kind: Option<String>,
+    /// The letter that it tries again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) letter: Option<i64>,
+    /// Whether its letter is somebody else's to list.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) is_unlisted: bool,
+    /// What it belongs together with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) correlation: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde hands over")]
+fn is_false(is: &bool) -> bool {
+    !is
 }
 
 fn is_zero(number: &i16) -> bool {
@@ -284,6 +319,9 @@ impl Item {
             retry_of: None,
             completes: None,
             letter_kind: None,
+            letter: None,
+            is_unlisted: false,
+            correlation: None,
         }
     }
 

@@ -3,12 +3,14 @@
 use crate::MAX_PAGE;
 use crate::enqueue::{noted, parse, text, uuid};
 use crate::error::{Error, Result};
+use crate::inbox;
 use crate::item::{Attempted, Item, NewWork};
 use crate::work::Work;
 use mainstay_store::Column::{Blob, Int, Text};
-use mainstay_store::{Bulk, Row, Tx, Value, params};
+use mainstay_store::{Bulk, Hold, Row, Tx, Value, params};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 use uuid::Uuid;
 
@@ -111,15 +113,45 @@ pub(crate) static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 const COLUMNS: &str = "number, id, pool, name, kind, status, failed_at, letter";
-const SET: &str = "UPDATE mainstay_letters SET status = $2, letter = $3 WHERE id = $1 AND status = 0";
+static HOLD: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::list(&format!("SELECT {COLUMNS} FROM mainstay_letters WHERE id IN ({{values}}) ORDER BY number"))
+});
+static STATUSES: LazyLock<Bulk> =
+    LazyLock::new(|| Bulk::list("SELECT id, status FROM mainstay_letters WHERE id IN ({values})"));
+/// They are there, and held: nothing is inserted.
+static SET: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::insert(
+        "INSERT INTO mainstay_letters (id, pool, name, kind, status, failed_at, letter) VALUES {rows} \
+         ON CONFLICT (id) DO UPDATE SET status = excluded.status, letter = excluded.letter",
+        &[Blob, Int, Text, Text, Int, Int, Text],
+    )
+});
+static IGNORE: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::list("UPDATE mainstay_letters SET status = 2 WHERE status = 0 AND id IN ({values})")
+});
+/// What was to try a letter again was cancelled.
+pub(crate) static RETURN: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::list("UPDATE mainstay_letters SET status = 0 WHERE status = 1 AND id IN ({values})")
+});
+static DELETE: LazyLock<Bulk> =
+    LazyLock::new(|| Bulk::list("DELETE FROM mainstay_letters WHERE id IN ({values})"));
 const COUNT: &str =
     "SELECT count(*) FROM (SELECT number FROM mainstay_letters WHERE status = 0 LIMIT $1) AS some_of_them";
 const PURGE: &str = "DELETE FROM mainstay_letters WHERE number IN (SELECT number FROM mainstay_letters \
-     WHERE failed_at < $1 ORDER BY number LIMIT 1000)";
+     WHERE failed_at < $1 ORDER BY number LIMIT 1000) RETURNING id";
+/// Letters that are tried again by the hundred wait behind what is enqueued meanwhile.
+const BULK_PRIORITY: i16 = 100;
+/// How many items before one are told of.
+const MAX_HISTORY: usize = 20;
 
 /// The kind of letter that an item becomes, unless it is `work`. One that tries it again becomes the same.
 fn own_kind(item: &Item) -> Option<&str> {
     item.letter_kind.as_deref().or(item.completes.as_deref().map(|_| "onComplete"))
+}
+
+/// The kind of letter that an item becomes.
+pub(crate) fn kind(item: &Item) -> &str {
+    own_kind(item).unwrap_or(inbox::WORK)
 }
 
 /// The row of a letter.
@@ -130,13 +162,12 @@ pub(crate) fn row(
     error: &str,
     now_ms: i64,
 ) -> mainstay_store::Result<[Value; 7]> {
-    let kind = own_kind(item).unwrap_or("work");
     let written = Written { item: item.clone(), error: error.to_owned(), retried_as: None };
     Ok([
         Value::Blob(id.into_bytes().to_vec()),
         Value::Int(pool),
         Value::from(&item.function),
-        Value::from(kind),
+        Value::from(kind(item)),
         Value::Int(LetterStatus::Pending.number()),
         Value::Int(now_ms),
         Value::Text(serde_json::to_string(&written).map_err(mainstay_store::Error::application)?),
@@ -201,14 +232,43 @@ impl Work {
 
     /// Tries a letter again, as a new item that is linked to it; the new item's id.
     pub async fn retry_letter(&self, work_id: &str) -> Result<String> {
-        let id = letter_id(work_id)?;
-        let retry = async |tx: Tx, (work, id): (Self, Uuid)| retry_in(&work, &tx, id).await;
-        Ok(self.store().transact_with((self.clone(), id), retry).await?)
+        let retry = async |tx: Tx, (work, id): (Self, String)| work.retry_letter_in(&tx, &id).await;
+        Ok(self.store().transact_with((self.clone(), work_id.to_owned()), retry).await?)
     }
 
     /// As [`retry_letter`](Self::retry_letter), in a transaction.
     pub async fn retry_letter_in(&self, tx: &Tx, work_id: &str) -> mainstay_store::Result<String> {
-        retry_in(self, tx, letter_id(work_id)?).await
+        let found = hold(tx, &[letter_id(work_id)?]).await?;
+        match retry(self, tx, found, &[LetterStatus::Pending], None).await?.pop() {
+            Some((_, retried)) => Ok(retried?),
+            None => Err(Error::LetterNotFound(work_id.to_owned()).into()),
+        }
+    }
+
+    /// Tries many letters again in a transaction, pending and ignored ones: each with the item that does, or with why there
+    /// is none. Those of another status, or that are not there, are left out. `is_behind` lets them wait behind what is
+    /// enqueued meanwhile.
+    pub async fn retry_letters_in(
+        &self,
+        tx: &Tx,
+        work_ids: &[String],
+        is_behind: bool,
+    ) -> mainstay_store::Result<Vec<(String, Result<String>)>> {
+        let found = hold(tx, &known_ids(work_ids)).await?;
+        let priority = is_behind.then_some(BULK_PRIORITY);
+        retry(self, tx, found, &[LetterStatus::Pending, LetterStatus::Ignored], priority).await
+    }
+
+    /// What was done about letters, as a transaction sees them; those that there are.
+    pub async fn letter_statuses_in(
+        &self,
+        tx: &Tx,
+        work_ids: &[String],
+    ) -> mainstay_store::Result<HashMap<String, LetterStatus>> {
+        let values =
+            known_ids(work_ids).iter().map(|id| Value::Blob(id.into_bytes().to_vec())).collect::<Vec<_>>();
+        let rows = STATUSES.query(tx, &values).await?;
+        rows.iter().map(|row| Ok((text(uuid(row.get(0)?)), LetterStatus::of(row.get(1)?)))).collect()
     }
 
     /// What was done about a letter, as a transaction sees it; none when there is no such letter.
@@ -229,21 +289,67 @@ impl Work {
 
     /// As [`ignore_letter`](Self::ignore_letter), in a transaction.
     pub async fn ignore_letter_in(&self, tx: &Tx, work_id: &str) -> mainstay_store::Result<()> {
-        let id = letter_id(work_id)?;
-        let row = find(tx, id).await?.ok_or_else(|| Error::LetterNotFound(text(id)))?;
-        let letter: String = row.get(7)?;
-        let params = params![&id.as_bytes()[..], LetterStatus::Ignored.number(), letter];
-        if tx.execute(SET, params).await? == 0 {
-            return Err(Error::LetterNotFound(text(id)).into());
+        match self.ignore_letters_in(tx, &[work_id.to_owned()]).await?.is_empty() {
+            true => Err(Error::LetterNotFound(work_id.to_owned()).into()),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Leaves many letters for good, in a transaction; those that were pending.
+    pub async fn ignore_letters_in(
+        &self,
+        tx: &Tx,
+        work_ids: &[String],
+    ) -> mainstay_store::Result<Vec<String>> {
+        let found = hold(tx, &known_ids(work_ids)).await?;
+        let (mut ids, mut values) = (Vec::new(), Vec::new());
+        for row in found {
+            if LetterStatus::of(row.get(5)?) == LetterStatus::Pending {
+                let id = uuid(row.get(1)?);
+                ids.push(text(id));
+                values.push(Value::Blob(id.into_bytes().to_vec()));
+            }
+        }
+        IGNORE.execute(tx, &values).await?;
+        let numbers = inbox::write::numbers(tx, &ids).await?;
+        inbox::write::ignored(tx, numbers.into_values()).await?;
+        Ok(ids)
+    }
+
+    /// Removes letters in a transaction, whatever was done about them, except what is tried again.
+    pub async fn remove_letters_in(&self, tx: &Tx, work_ids: &[String]) -> mainstay_store::Result<()> {
+        let ids = known_ids(work_ids);
+        DELETE
+            .execute(tx, &ids.iter().map(|id| Value::Blob(id.into_bytes().to_vec())).collect::<Vec<_>>())
+            .await?;
+        inbox::write::removed(tx, work_ids).await
+    }
+
+    /// A letter, and those of the items that it tries again, the newest first; at most twenty.
+    pub async fn letter_history(&self, work_id: &str) -> Result<Vec<Letter>> {
+        let read = async |tx: Tx, (work, id): (Self, String)| {
+            let (mut history, mut next) = (Vec::new(), parse(&id));
+            while let Some(id) = next.filter(|_| history.len() < MAX_HISTORY) {
+                let Some(row) = find(&tx, id).await? else { break };
+                next = written(&row)?.item.retry_of.as_deref().and_then(parse);
+                history.push(letter(&work, &tx, &row).await?);
+            }
+            Ok(history)
+        };
+        Ok(self.store().read_with((self.clone(), work_id.to_owned()), read).await?)
     }
 
     /// Removes letters that failed before a moment, whatever was done about them; how many.
     pub async fn purge_letters(&self, before_ms: i64) -> Result<u64> {
         let mut purged = 0;
         loop {
-            let purge = async |tx: Tx, before_ms: i64| tx.execute(PURGE, params![before_ms]).await;
+            let purge = async |tx: Tx, before_ms: i64| {
+                let rows = tx.query(PURGE, params![before_ms]).await?;
+                let ids = rows.iter().map(|row| Ok(text(uuid(row.get(0)?))));
+                let ids = ids.collect::<mainstay_store::Result<Vec<String>>>()?;
+                inbox::write::removed(&tx, &ids).await?;
+                Ok(ids.len() as u64)
+            };
             let count = self.store().transact_with(before_ms, purge).await?;
             purged += count;
             if count == 0 {
@@ -262,36 +368,100 @@ async fn find(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<Row>> {
     tx.query_optional(&sql, params![&id.as_bytes()[..]]).await
 }
 
-async fn retry_in(work: &Work, tx: &Tx, id: Uuid) -> mainstay_store::Result<String> {
-    let row = find(tx, id).await?.ok_or_else(|| Error::LetterNotFound(text(id)))?;
-    let mut written: Written =
-        serde_json::from_str(row.get(7)?).map_err(mainstay_store::Error::application)?;
-    let pool = work.ground().directory.pool_name(tx, row.get(2)?).await?;
-    let item = &written.item;
-    let again = NewWork {
-        key: item.key.clone(),
-        priority: item.priority,
-        retry: item.retry,
-        on_complete: item.on_complete.clone(),
-        context: item.context.clone(),
-        trace: item.trace.clone(),
-        retry_of: Some(text(id)),
-        letter_kind: own_kind(item).map(str::to_owned),
-        ..NewWork::new(pool, &item.function, &item.args).map_err(mainstay_store::Error::from)?
-    };
-    let receipt = noted(work.ground(), tx).add(vec![again]);
-    let new_id = receipt.work_ids()[0].clone();
-    written.retried_as = Some(new_id.clone());
-    let letter = serde_json::to_string(&written).map_err(mainstay_store::Error::application)?;
-    let params = params![&id.as_bytes()[..], LetterStatus::Retried.number(), letter];
-    if tx.execute(SET, params).await? == 0 {
-        return Err(Error::LetterNotFound(text(id)).into());
+/// The ids among texts that may be ours.
+fn known_ids(work_ids: &[String]) -> Vec<Uuid> {
+    work_ids.iter().filter_map(|id| parse(id)).collect()
+}
+
+/// Letters, held until the transaction ends, in the order they failed in.
+async fn hold(tx: &Tx, ids: &[Uuid]) -> mainstay_store::Result<Vec<Row>> {
+    let values: Vec<Value> = ids.iter().map(|id| Value::Blob(id.into_bytes().to_vec())).collect();
+    HOLD.query_holding(tx, &values, Hold::Alone).await
+}
+
+fn written(row: &Row) -> mainstay_store::Result<Written> {
+    serde_json::from_str(row.get(7)?).map_err(mainstay_store::Error::application)
+}
+
+/// Tries letters again that are held and of one of these states: each with the item that does, or with why there is none.
+/// What has a `priority` comes no sooner than that.
+async fn retry(
+    work: &Work,
+    tx: &Tx,
+    found: Vec<Row>,
+    states: &[LetterStatus],
+    priority: Option<i16>,
+) -> mainstay_store::Result<Vec<(String, Result<String>)>> {
+    let (mut wanted, mut retried) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
+    for row in found {
+        if states.contains(&LetterStatus::of(row.get(5)?)) {
+            let id = text(uuid(row.get(1)?));
+            match readable(work, tx, &row).await? {
+                Ok(written) => wanted.push((id, written, row)),
+                Err(error) => retried.push((id, Err(error))),
+            }
+        }
     }
-    Ok(new_id)
+    if wanted.is_empty() {
+        return Ok(retried);
+    }
+    let ids: Vec<String> = wanted.iter().map(|(id, ..)| id.clone()).collect();
+    let numbers = inbox::write::numbers(tx, &ids).await?;
+    let mut again = Vec::with_capacity(wanted.len());
+    for (id, Written { item, .. }, row) in &wanted {
+        let pool = work.ground().directory.pool_name(tx, row.get(2)?).await?;
+        again.push(NewWork {
+            key: item.key.clone(),
+            priority: priority.map_or(item.priority, |least| least.max(item.priority)),
+            retry: item.retry,
+            on_complete: item.on_complete.clone(),
+            context: item.context.clone(),
+            trace: item.trace.clone(),
+            retry_of: Some(id.clone()),
+            letter_kind: own_kind(item).map(str::to_owned),
+            letter: numbers.get(id).copied(),
+            is_unlisted: item.is_unlisted,
+            correlation: item.correlation.clone(),
+            ..NewWork::new(pool, &item.function, &item.args).map_err(mainstay_store::Error::from)?
+        });
+    }
+    let receipt = noted(work.ground(), tx).add(again);
+    let mut values = Vec::with_capacity(wanted.len() * 7);
+    for ((_, written, row), new_id) in wanted.iter_mut().zip(receipt.work_ids()) {
+        written.retried_as = Some(new_id.clone());
+        let letter = serde_json::to_string(written).map_err(mainstay_store::Error::application)?;
+        values.extend([
+            Value::from(row.get::<&[u8]>(1)?),
+            Value::Int(row.get(2)?),
+            Value::from(row.get::<&str>(3)?),
+            Value::from(row.get::<&str>(4)?),
+            Value::Int(LetterStatus::Retried.number()),
+            Value::Int(row.get(6)?),
+            Value::Text(letter),
+        ]);
+    }
+    SET.execute(tx, &values).await?;
+    inbox::write::retrying(tx, numbers.into_values()).await?;
+    retried.extend(ids.into_iter().zip(receipt.work_ids().iter().cloned().map(Ok)));
+    Ok(retried)
+}
+
+/// A letter that can be tried again: it can be read, and somebody has its functions.
+async fn readable(work: &Work, tx: &Tx, row: &Row) -> mainstay_store::Result<Result<Written>> {
+    let Ok(written) = serde_json::from_str::<Written>(row.get(7)?) else {
+        return Ok(Err(Error::invalid("letter", "cannot be read")));
+    };
+    let directory = &work.ground().directory;
+    for function in [Some(&written.item.function), written.item.on_complete.as_ref()].into_iter().flatten() {
+        if let Err(unknown) = directory.function(tx, function).await? {
+            return Ok(Err(unknown));
+        }
+    }
+    Ok(Ok(written))
 }
 
 async fn letter(work: &Work, tx: &Tx, row: &Row) -> mainstay_store::Result<Letter> {
-    let written: Written = serde_json::from_str(row.get(7)?).map_err(mainstay_store::Error::application)?;
+    let written = written(row)?;
     Ok(Letter {
         number: row.get(0)?,
         work_id: text(uuid(row.get(1)?)),

@@ -21,6 +21,7 @@ mod figures;
 mod fronts;
 mod functions;
 pub mod http;
+pub mod inbox;
 mod item;
 mod keys;
 mod lease;

@@ -48,18 +48,25 @@ impl Work {
 
     /// Tries all letters again that a filter names; how many.
     pub async fn retry_letters(&self, filter: LetterFilter) -> Result<u64> {
-        self.each_letter(filter, async |work, id| work.retry_letter(&id).await.map(drop)).await
+        let retry = async |tx: Tx, (work, ids): (Self, Vec<String>)| {
+            let retried = work.retry_letters_in(&tx, &ids, true).await?;
+            Ok(retried.iter().filter(|(_, retried)| retried.is_ok()).count())
+        };
+        self.each_page(filter, async |page| Ok(self.store().transact_with(page, retry).await?)).await
     }
 
     /// Leaves all letters that a filter names for good; how many.
     pub async fn ignore_letters(&self, filter: LetterFilter) -> Result<u64> {
-        self.each_letter(filter, async |work, id| work.ignore_letter(&id).await).await
+        let ignore = async |tx: Tx, (work, ids): (Self, Vec<String>)| {
+            work.ignore_letters_in(&tx, &ids).await.map(|ignored| ignored.len())
+        };
+        self.each_page(filter, async |page| Ok(self.store().transact_with(page, ignore).await?)).await
     }
 
-    async fn each_letter(
+    async fn each_page(
         &self,
         mut filter: LetterFilter,
-        act: impl AsyncFn(&Self, String) -> Result<()>,
+        act: impl AsyncFn((Self, Vec<String>)) -> Result<usize>,
     ) -> Result<u64> {
         let mut count = 0;
         // Those of one key go in the order they failed in, and what fails again meanwhile is left alone.
@@ -71,14 +78,8 @@ impl Work {
             let page = self.letters(filter.clone(), PAGE as usize).await?;
             let Some(last) = page.last() else { return Ok(count) };
             filter.after = Some(last.number);
-            for letter in page {
-                match act(self, letter.work_id).await {
-                    Ok(()) => count += 1,
-                    // Somebody else has dealt with it.
-                    Err(Error::LetterNotFound(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            let ids = page.into_iter().map(|letter| letter.work_id).collect();
+            count += act((self.clone(), ids)).await? as u64;
         }
     }
 }

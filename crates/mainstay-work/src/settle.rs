@@ -11,7 +11,7 @@ use crate::next::{Next, Outcome, next};
 use crate::pool::Pool;
 use crate::schema::waiting;
 use crate::work::Ground;
-use crate::{keys, lease, letters};
+use crate::{inbox, keys, lease, letters};
 use mainstay_core::failure::Failure;
 use mainstay_store::Column::{Blob, Int, Text};
 use mainstay_store::{Bulk, Column, Hold, Result, Tx, Value, params};
@@ -149,6 +149,9 @@ struct Writes {
     work: Vec<Value>,
     keys: BTreeMap<(i64, String), i64>,
     letters: Vec<Value>,
+    inbox: inbox::write::Ended,
+    /// Items whose letters wait again, because those that were to try them again were cancelled.
+    returned: Vec<Value>,
     /// Running items that are to stop, once somebody has asked.
     cancels: Option<BTreeSet<Uuid>>,
     is_any_ready: bool,
@@ -236,6 +239,10 @@ async fn write(tx: &Tx, pool: i64, now_ms: i64, mut writes: Writes, executions: 
         letters::INSERT.execute(tx, &writes.letters),
         change(tx, pool, now_ms, requeued, 0, executions)
     )?;
+    if !writes.returned.is_empty() {
+        letters::RETURN.execute(tx, &writes.returned).await?;
+    }
+    writes.inbox.write(tx).await?;
     if !writes.ended.is_empty() {
         tx.wake(&ended_topic())?;
     }
@@ -295,9 +302,7 @@ async fn settle_one(
     if let Some(key) = &item.key {
         writes.keys.insert((settlement.pool, key.clone()), 1);
     }
-    if let WorkResult::Failed { error } = &result {
-        writes.letters.extend(letters::row(id, settlement.pool, &item, error, now_ms)?);
-    }
+    note_letter(settlement.pool, id, &item, &result, now_ms, writes)?;
     let record = match &ending.record {
         Some(prepared) => prepared.clone(),
         None => record(&item, &result)?,
@@ -311,6 +316,43 @@ async fn settle_one(
     ]);
     if item.on_complete.is_some() {
         tell(ground, tx, settlement, index, ending, &item, result).await?;
+    }
+    Ok(())
+}
+
+/// Notes what an item's end means for dead letters: its own, or the one that it has tried again.
+fn note_letter(
+    pool: i64,
+    id: Uuid,
+    item: &Item,
+    result: &WorkResult,
+    now_ms: i64,
+    writes: &mut Writes,
+) -> Result<()> {
+    match (result, item.letter) {
+        (WorkResult::Failed { error }, number) => {
+            writes.letters.extend(letters::row(id, pool, item, error, now_ms)?);
+            if !item.is_unlisted {
+                let entry = inbox::Entry {
+                    kind: letters::kind(item),
+                    name: &item.function,
+                    reference: &text(id),
+                    status: inbox::Status::Pending,
+                    failed_at: now_ms,
+                    retries: u32::from(number.is_some()),
+                    correlation: item.correlation.as_deref(),
+                    error,
+                };
+                writes.inbox.failed(number, &entry, now_ms);
+            }
+        }
+        (WorkResult::Success { .. }, Some(number)) => writes.inbox.resolved(number),
+        (WorkResult::Canceled, Some(number)) => {
+            writes.inbox.returned(number);
+            let of = item.retry_of.as_deref().and_then(crate::enqueue::parse);
+            writes.returned.extend(of.map(|id| Value::Blob(id.into_bytes().to_vec())));
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -431,6 +473,7 @@ async fn tell(
         NewWork::new(&settlement.pool_name, function, &args).map_err(mainstay_store::Error::from)?;
     telling.trace.clone_from(&item.trace);
     telling.context.clone_from(&item.context);
+    telling.correlation.clone_from(&item.correlation);
     noted(ground, tx).add_telling(telling, depth, work_id);
     Ok(())
 }

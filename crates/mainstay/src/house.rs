@@ -4,6 +4,7 @@ use crate::handle::Handle;
 use mainstay_events::Log;
 use mainstay_flows::Result;
 use mainstay_flows::commands::{Command, Commands, Dispatched, Dispatcher};
+use mainstay_flows::dead_letters::{self, DeadLetters, Upkeep};
 use mainstay_flows::delivery::Retries;
 use mainstay_flows::delivery::appends::{self, Appends};
 use mainstay_flows::delivery::intents::{Intents, Operations};
@@ -29,6 +30,7 @@ pub struct Builder {
     operations: Operations,
     append_retries: Retries,
     pools: Vec<Pool>,
+    upkeep: Upkeep,
     handle: Handle,
 }
 
@@ -75,6 +77,11 @@ impl Builder {
         self
     }
 
+    /// What is done about dead letters by itself; nothing unless given.
+    pub fn dead_letters(self, upkeep: Upkeep) -> Self {
+        Self { upkeep, ..self }
+    }
+
     /// Lets a handle lead to this house, once it is open.
     pub fn handle(self, handle: Handle) -> Self {
         Self { handle, ..self }
@@ -89,6 +96,7 @@ impl Builder {
             mainstay_flows::projections::COMPONENT,
             mainstay_flows::delivery::intents::COMPONENT,
             mainstay_flows::delivery::publications::COMPONENT,
+            dead_letters::COMPONENT,
         ];
         let store = components.into_iter().fold(self.options, Options::component).open().await?;
         let log = Log::open(&store).await?;
@@ -96,6 +104,7 @@ impl Builder {
         let functions = self.targets.functions(functions);
         let functions = self.outboxes.into_iter().fold(functions, |all, outbox| outbox.functions(all, &log));
         let (functions, intents) = self.operations.functions(appends::functions(functions, &log));
+        let (functions, letters) = dead_letters::functions(functions, self.upkeep);
         let work = Work::open(&store, functions).await?;
         for pool in self.pools {
             work.pool(pool).await?;
@@ -105,8 +114,18 @@ impl Builder {
         let dispatcher = Dispatcher::open(&log, &work, self.commands).await?;
         let projections = Projections::open(&store, &log, &work, self.projections).await?;
         let publisher = Publisher::open(&log, &work, self.targets).await?;
-        let rooms =
-            Arc::new(Rooms { store, log, work, dispatcher, projections, appends, intents, publisher });
+        let letters = letters.open(&work, &projections, &publisher).await?;
+        let rooms = Arc::new(Rooms {
+            store,
+            log,
+            work,
+            dispatcher,
+            projections,
+            appends,
+            intents,
+            publisher,
+            letters,
+        });
         // Before anything runs that may ask for it.
         self.handle.lead_to(&rooms)?;
         let engine = rooms.work.start().await?;
@@ -125,6 +144,7 @@ pub(crate) struct Rooms {
     pub(crate) appends: Appends,
     pub(crate) intents: Intents,
     pub(crate) publisher: Publisher,
+    pub(crate) letters: DeadLetters,
 }
 
 /// A store with everything that is in it, at work in this process.
@@ -152,6 +172,7 @@ impl Mainstay {
             operations: Operations::new(),
             append_retries: APPEND_RETRIES,
             pools: Vec::new(),
+            upkeep: Upkeep::none(),
             handle: Handle::new(),
         }
     }
@@ -205,6 +226,11 @@ impl Mainstay {
     /// Who publishes events to other contexts.
     pub fn publisher(&self) -> &Publisher {
         &self.rooms.publisher
+    }
+
+    /// Everything that failed for good, and what is done about it.
+    pub fn dead_letters(&self) -> &DeadLetters {
+        &self.rooms.letters
     }
 
     /// Who carries work out.

@@ -67,6 +67,8 @@ mod documents {
     mod circuits {}
     #[doc = include_str!("../../../docs/concepts/commands.md")]
     mod commands {}
+    #[doc = include_str!("../../../docs/concepts/dead-letters.md")]
+    mod dead_letters {}
     #[doc = include_str!("../../../docs/concepts/delivery.md")]
     mod delivery {}
     #[doc = include_str!("../../../docs/concepts/events.md")]

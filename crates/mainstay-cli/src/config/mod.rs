@@ -1,7 +1,7 @@
 //! The configuration: `mainstay.toml`, overridden by the environment, overridden by flags.
 //!
 //! - `setting`: what a setting is
-//! - `server`, `store`, `egress`, `publications`, `health`: the settings of `[server]` and so on; each further section is a file
+//! - `server`, `store`, `egress`, `publications`, `dead_letters`, `health`: the settings of `[server]` and so on; each further section is a file
 //!   like them and a line in [`SECTIONS`]
 //! - `table`: what a named table is
 //! - `pools`, `functions`, `targets`, `crons`, `limits`, `circuits`: the tables `[pools.NAME]` and so on; each further kind is a file
@@ -14,6 +14,7 @@
 
 pub mod circuits;
 pub mod crons;
+pub mod dead_letters;
 pub mod egress;
 pub mod endpoint;
 mod environment;
@@ -47,8 +48,14 @@ use std::path::{Path, PathBuf};
 use targets::Target;
 
 /// Every section this version knows.
-pub static SECTIONS: &[&Section] =
-    &[&server::SECTION, &store::SECTION, &egress::SECTION, &publications::SECTION, &health::SECTION];
+pub static SECTIONS: &[&Section] = &[
+    &server::SECTION,
+    &store::SECTION,
+    &egress::SECTION,
+    &publications::SECTION,
+    &dead_letters::SECTION,
+    &health::SECTION,
+];
 
 /// Every kind of named table this version knows.
 pub static COLLECTIONS: &[&Collection] = &[

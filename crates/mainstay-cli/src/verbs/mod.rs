@@ -5,6 +5,7 @@ mod backup;
 mod bench;
 mod circuits;
 mod config;
+mod dead_letters;
 mod demo;
 mod events;
 mod intents;
@@ -42,6 +43,7 @@ pub(crate) enum Verb {
     Work(work::Work),
     Limits(limits::Limits),
     Circuits(circuits::Circuits),
+    DeadLetters(dead_letters::DeadLetters),
     Intents(intents::Intents),
     Projections(projections::Projections),
     Publications(publications::Publications),
@@ -73,6 +75,7 @@ impl Verb {
             Self::Work(verb) => block_on(verb.run(global)),
             Self::Limits(verb) => block_on(verb.run(global)),
             Self::Circuits(verb) => block_on(verb.run(global)),
+            Self::DeadLetters(verb) => block_on(verb.run(global)),
             Self::Intents(verb) => block_on(verb.run(global)),
             Self::Projections(verb) => block_on(verb.run(global)),
             Self::Publications(verb) => block_on(verb.run(global)),

@@ -1,10 +1,48 @@
 //! How far something has come, for a person who waits.
 
+use crate::Result;
 use mainstay::events::Progress;
+use serde_json::Value;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// Often enough to see that it goes on.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// Often enough to see that it moves.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How wide a bar is.
+const WIDTH: usize = 40;
+
+/// Looks again and again until something does not run any more, and tells how far it is: with a bar where somebody sees it.
+pub(crate) fn watch(
+    is_json: bool,
+    look: impl Fn() -> Result<Value>,
+    bar: impl Fn(&Value) -> String,
+) -> Result<Value> {
+    let is_seen = !is_json && std::io::stderr().is_terminal();
+    loop {
+        let told = look()?;
+        if is_seen {
+            eprint!("\r\x1b[K{}", bar(&told));
+            drop(std::io::stderr().flush());
+        }
+        if told["status"] != "running" {
+            if is_seen {
+                eprintln!();
+            }
+            return Ok(told);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// A bar, and how many percent that is.
+pub(crate) fn bar(percent: f64) -> String {
+    let percent = percent.clamp(0.0, 100.0);
+    let full = (percent / 100.0 * WIDTH as f64) as usize;
+    format!("[{}{}] {percent:.1} %", "█".repeat(full), "░".repeat(WIDTH - full))
+}
 
 /// Tells on stderr, about once a second.
 pub(crate) fn teller(is_json: bool) -> impl FnMut(Progress) + Send {

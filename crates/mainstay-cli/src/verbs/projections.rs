@@ -1,11 +1,10 @@
 //! `mainstay projections`: how read models are doing, and what they could not take.
 
+use crate::Result;
 use crate::arguments::Global;
 use crate::output::{print, print_json, table};
-use crate::reach::Reached;
 use crate::remote::{Remote, segment};
 use crate::shown::{lines, moment, short, text};
-use crate::{Error, Result};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -138,16 +137,8 @@ impl Page {
 
 /// The server of the application whose read models these are.
 pub(super) async fn application(global: &Global) -> Result<Remote> {
-    match global.reach_existing().await? {
-        Reached::Server(server) => Ok(server),
-        Reached::Store(store) => {
-            store.close().await;
-            Err(Error::Argument(
-                "projections are part of an application, and no server of it runs on this store; name one with --server"
-                    .to_owned(),
-            ))
-        }
-    }
+    let why = "projections are part of an application, and no server of it runs on this store; name one with --server";
+    global.reach_server(why).await
 }
 
 impl Projections {

@@ -1,11 +1,10 @@
 //! `mainstay publications`: events for other contexts, and those that did not come there.
 
+use crate::Result;
 use crate::arguments::Global;
 use crate::output::{print, print_json, table};
-use crate::reach::Reached;
 use crate::remote::{Remote, segment};
 use crate::shown::{lines, moment, short, text};
-use crate::{Error, Result};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -111,22 +110,10 @@ impl Page {
     }
 }
 
-/// The server that delivers.
-async fn server(global: &Global) -> Result<Remote> {
-    match global.reach_existing().await? {
-        Reached::Server(server) => Ok(server),
-        Reached::Store(store) => {
-            store.close().await;
-            let reason =
-                "events are delivered by a server, and none runs on this store; name one with --server";
-            Err(Error::Argument(reason.to_owned()))
-        }
-    }
-}
-
 impl Publications {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let told = self.ask(&server(global).await?)?;
+        let why = "events are delivered by a server, and none runs on this store; name one with --server";
+        let told = self.ask(&global.reach_server(why).await?)?;
         if global.json {
             return print_json(&told);
         }

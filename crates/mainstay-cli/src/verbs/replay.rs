@@ -1,5 +1,6 @@
 //! `mainstay replay`: filling read models anew.
 
+use super::progress;
 use super::projections::application;
 use crate::Result;
 use crate::arguments::Global;
@@ -8,13 +9,6 @@ use crate::remote::{Remote, segment};
 use crate::shown::{age, lines, moment, text};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use std::io::{IsTerminal, Write};
-use std::time::Duration;
-
-/// Often enough to see that it moves.
-const EVERY: Duration = Duration::from_millis(200);
-/// How wide the bar is.
-const WIDTH: usize = 40;
 
 /// Fill read models anew, and see how far that is
 ///
@@ -117,37 +111,21 @@ fn act(server: &Remote, replay_id: &str, verb: &str) -> Result<Value> {
     server.post(&format!("/admin/replays/{}/{verb}", segment(replay_id)), &json!({}))
 }
 
-/// Looks again and again until it has ended, and tells how far it is: with a bar where somebody sees it.
+/// Looks again and again until it has ended.
 fn watch(server: &Remote, replay_id: &str, is_json: bool) -> Result<Value> {
-    let is_seen = !is_json && std::io::stderr().is_terminal();
-    loop {
-        let told = show(server, replay_id)?;
-        if is_seen {
-            eprint!("\r\x1b[K{}", bar(&told));
-            drop(std::io::stderr().flush());
-        }
-        if told["status"] != "running" {
-            if is_seen {
-                eprintln!();
-            }
-            return Ok(told);
-        }
-        std::thread::sleep(EVERY);
-    }
+    progress::watch(is_json, || show(server, replay_id), bar)
 }
 
 fn bar(replay: &Value) -> String {
-    let percent = replay["percentComplete"].as_f64().unwrap_or(0.0).clamp(0.0, 100.0);
-    let full = (percent / 100.0 * WIDTH as f64) as usize;
+    let percent = replay["percentComplete"].as_f64().unwrap_or(0.0);
     let left = match age(&replay["estimatedRemainingMs"]).as_str() {
         "-" => String::new(),
         left => format!(", {left} left"),
     };
     format!(
-        "{} [{}{}] {percent:.1} %, {} of {}{left}",
+        "{} {}, {} of {}{left}",
         text(&replay["projectionName"]),
-        "█".repeat(full),
-        "░".repeat(WIDTH - full),
+        progress::bar(percent),
         text(&replay["eventsProcessed"]),
         text(&replay["totalEvents"])
     )

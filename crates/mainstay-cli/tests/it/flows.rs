@@ -1,4 +1,4 @@
-//! `mainstay projections`, `mainstay replay`, `mainstay publications` and `mainstay trace`, on the server of an application.
+//! `mainstay projections`, `mainstay replay`, `mainstay publications`, `mainstay dead-letters` and `mainstay trace`, on the server of an application.
 
 use crate::program::{Answer, Folder};
 use mainstay::events::{Event, NewEvent};
@@ -162,8 +162,10 @@ fn what_belongs_together_is_shown_in_the_order_of_time() {
 fn a_store_that_no_application_serves_has_no_read_models_to_ask_about() {
     let folder = Folder::new();
     folder.run("events append --type OrderPlaced --data 1 --correlation-id corr-1");
-    let refused = folder.run("projections list");
-    assert!(refused.code != 0 && refused.stderr.contains("--server"), "{refused:?}");
+    for verb in ["projections list", "publications list", "dead-letters list"] {
+        let refused = folder.run(verb);
+        assert!(refused.code != 0 && refused.stderr.contains("--server"), "{refused:?}");
+    }
     assert!(folder.run("trace corr-1").stdout.contains("OrderPlaced"));
 }
 
@@ -217,5 +219,59 @@ fn publications_are_made_looked_at_and_dealt_with() {
         let unknown = run(&format!("publications publish {event_id} --source orders --target nowhere"));
         assert!(unknown.stderr.contains("UNKNOWN_TARGET"), "{unknown:?}");
         assert!(run("publications list --status retried").stderr.contains("There are none."));
+    });
+}
+
+#[test]
+fn dead_letters_of_any_kind_are_looked_at_and_dealt_with() {
+    with_application(|run| {
+        let listed = run("dead-letters list");
+        assert!(said(&listed).starts_with("LETTER") && said(&listed).contains("spoiled"), "{listed:?}");
+        let letter = run("dead-letters list --kind projection --name strict --status pending --json").json();
+        let letter_id = letter["letters"][0]["letterId"].as_str().unwrap().to_owned();
+        let shown = run(&format!("dead-letters show {letter_id}"));
+        assert!(said(&shown).contains("corr-123") && said(&shown).contains("payload"), "{shown:?}");
+        let stats = run("dead-letters stats");
+        assert!(said(&stats).contains("pending  projection  strict  1"), "{stats:?}");
+        let groups = run("dead-letters groups");
+        assert!(said(&groups).contains("strict") && said(&groups).contains("spoiled"), "{groups:?}");
+        assert!(run("dead-letters list --older-than 1d").stderr.contains("There are none."));
+
+        // What is to be done about many is shown first.
+        let previewed = run("dead-letters retry --newer-than 1d --error SPOILED");
+        assert!(
+            said(&previewed).contains("previewed") && said(&previewed).contains("strict"),
+            "{previewed:?}"
+        );
+        let operation_id = previewed.stderr.trim().rsplit(' ').next().unwrap().to_owned();
+        let done = run(&format!("dead-letters run {operation_id}"));
+        assert!(said(&done).contains("done"), "{done:?}");
+        let pending = |retries: u64| {
+            for _ in 0..2_000 {
+                let found = run(&format!("dead-letters show {letter_id} --json")).json();
+                if found["status"] == "pending" && found["retryCount"] == retries {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            panic!("it never failed again");
+        };
+        pending(1);
+        let retried = run(&format!("dead-letters retry {letter_id}"));
+        assert!(said(&retried).contains(&letter_id), "{retried:?}");
+        pending(2);
+        let ignored = run("dead-letters ignore --kind projection --run --json").json();
+        assert_eq!((ignored["status"].as_str(), ignored["done"].as_u64()), (Some("done"), Some(1)));
+        run(&format!("dead-letters ignore {letter_id}")).assert_failed(1, "DEAD_LETTER_NOT_PENDING");
+        assert_eq!(run("dead-letters purge --status ignored --run --json").json()["done"], 1);
+        assert!(run("dead-letters list").stderr.contains("There are none."));
+        let operations = run("dead-letters operations");
+        assert_eq!(said(&operations).lines().count(), 5, "{operations:?}");
+        assert!(said(&run(&format!("dead-letters operation {operation_id} --wait"))).contains("retry"));
+        run(&format!("dead-letters cancel {operation_id}"))
+            .assert_failed(1, "LETTER_OPERATION_STATUS_CONFLICT");
+        run("dead-letters show letter_99").assert_failed(1, "DEAD_LETTER_NOT_FOUND");
+        run("dead-letters list --status dead").assert_failed(1, "QUERY_INVALID");
+        assert_ne!(run(&format!("dead-letters retry {letter_id} --kind work")).code, 0);
     });
 }

@@ -159,6 +159,9 @@ impl Appends {
         if let Some(context) = context {
             item = item.context(&context)?;
         }
+        if let Some(id) = event.correlation_id {
+            item = item.correlated(id);
+        }
         Ok(on_complete.into_iter().fold(item, NewWork::tell))
     }
 }

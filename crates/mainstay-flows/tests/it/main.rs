@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
 
 mod commands;
+mod dead_letters;
 mod deciders;
 mod delivery;
 mod projections;

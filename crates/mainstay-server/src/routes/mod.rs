@@ -1,6 +1,7 @@
 //! The routes: one file per resource, each with a function `routes()` that lists its handlers and their permissions.
 //!
 //! - `audit`: who did what
+//! - `dead_letters`: everything that failed for good
 //! - `events`: the log
 //! - `flows`: commands
 //! - `guards`: rate limits and circuits
@@ -15,6 +16,7 @@
 #![allow(unused_qualifications, reason = "what utoipa makes of the parameters of a query qualifies its type")]
 
 mod audit;
+mod dead_letters;
 mod events;
 mod flows;
 mod guards;
@@ -31,6 +33,7 @@ use crate::{Answer, Problem, Routes};
 /// Every route of the server.
 pub(crate) fn all() -> Routes {
     audit::routes()
+        .and(dead_letters::routes())
         .and(events::routes())
         .and(flows::routes())
         .and(guards::routes())

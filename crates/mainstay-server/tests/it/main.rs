@@ -6,6 +6,7 @@ mod access;
 mod audit;
 mod client;
 mod commands;
+mod dead_letters;
 mod events;
 mod guards;
 mod health;

@@ -237,7 +237,7 @@ fn pools_are_made_changed_paused_and_looked_at() {
         assert_eq!(shop.put("/v1/pools/a%2Fb", json!({})).await["settings"]["maxParallelism"], 10);
         let pools = shop.get("/v1/pools").await;
         let names: Vec<_> = pools["pools"].as_array().unwrap().iter().map(|pool| &pool["name"]).collect();
-        assert_eq!(names, ["a/b", "retrier", "shop", "timers"]);
+        assert_eq!(names, ["a/b", "deadLetterPool", "retrier", "shop", "timers"]);
 
         assert_eq!(shop.post("/v1/pools/shop/pause", json!({})).await["isPaused"], true);
         let id = shop.enqueue(json!({"function": "echo", "args": 1})).await;
@@ -515,12 +515,12 @@ async fn a_token_with_a_tenant_reaches_no_work() {
     let new = New::named("acme", Role::Admin).unwrap().tenant("acme").unwrap();
     let (_, secret) = Tokens::new(shop.server.store.clone()).create(new).await.unwrap();
     let is_of_work = |path: &str| {
-        ["/v1/pools", "/v1/work", "/v1/leases", "/v1/runs", "/v1/timers", "/v1/crons", "/admin/letters"]
-            .iter()
-            .any(|start| path.starts_with(start))
+        let paths = ["/v1/pools", "/v1/work", "/v1/leases", "/v1/runs", "/v1/timers", "/v1/crons"];
+        let letters = ["/admin/letters", "/admin/dead-letters", "/admin/dead-letter-operations"];
+        paths.iter().chain(&letters).any(|start| path.starts_with(start))
     };
     let routes: Vec<_> = shop.server.table.iter().filter(|route| is_of_work(&route.path)).collect();
-    assert!(routes.len() > 25, "{routes:?}");
+    assert!(routes.len() > 36, "{routes:?}");
     for route in routes {
         let path = route.path.replace("{lease}", "1").replace(['{', '}'], "x");
         let answer = request(route.method.as_str(), &path).token(secret.reveal()).send(shop.address).await;

@@ -35,7 +35,7 @@ pub(super) fn item(
     event: &PublicEvent,
 ) -> Result<NewWork, Error> {
     let item = NewWork::new(target.pool(), target.function(), which)?.key(target.key(&which.event_id));
-    let item = item.retry(policy).on_complete(ENDED, which)?;
+    let item = item.retry(policy).on_complete(ENDED, which)?.unlisted();
     Ok(match &event.trace {
         Some(trace) => item.trace(trace.clone()),
         None => item,

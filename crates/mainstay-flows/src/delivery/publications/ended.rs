@@ -4,6 +4,7 @@
 //! at its end.
 
 use super::deliver::Which;
+use super::listing;
 use super::publisher::Shared;
 use super::record;
 use super::status::{Ended, Status, next};
@@ -45,7 +46,7 @@ impl Epilogue for Noted {
 impl Noted {
     async fn write(&self, tx: &Tx, ends: Vec<OnComplete<Which>>) -> mainstay_store::Result<()> {
         self.shared.pass("publications.ending")?;
-        let mut delivered = Vec::new();
+        let (mut delivered, mut failed) = (Vec::new(), Vec::new());
         for told in ends {
             let Some(Which { publication_id, .. }) = told.context else { continue };
             let status = next(Status::Pending, Ended::of(&told.result));
@@ -59,7 +60,9 @@ impl Noted {
             };
             let attempts = told.attempts;
             record::fail(tx, &publication_id, status.as_str(), attempts, error, &told.work_id).await?;
+            failed.push(publication_id);
         }
+        listing::list(tx, failed).await?;
         record::deliver(tx, &delivered).await?;
         self.shared.pass("publications.ended")
     }

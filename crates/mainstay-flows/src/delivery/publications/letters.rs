@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use mainstay_store::{Row, Tx, Value, params};
 use mainstay_work::LetterStatus as WorkLetter;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What was done about a letter (decision C40).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +118,8 @@ pub struct LetterStats {
 
 /// A limit that is not given.
 const USUAL_LIMIT: usize = 100;
+/// Letters that are tried again by the hundred wait behind what is published meanwhile.
+const BEHIND: i16 = 100;
 
 const COLUMNS: &str = "id, event_id, source_context, target, correlation_id, letter, error, failed_at, attempt_count, \
      retry_count, retried_at, resolved_at, work_id, event";
@@ -187,6 +189,16 @@ impl Publisher {
         found.ok_or_else(|| not_found(event_id, target))
     }
 
+    /// The letter of a publication.
+    pub(crate) async fn letter_of(&self, publication_id: &str) -> Result<Option<Letter>> {
+        let read = async |tx: Tx, id: String| {
+            let sql =
+                format!("SELECT {COLUMNS} FROM mainstay_publications WHERE id = $1 AND letter IS NOT NULL");
+            tx.query_optional(&sql, params![id]).await?.as_ref().map(letter).transpose()
+        };
+        Ok(self.shared.store.read_with(publication_id.to_owned(), read).await?)
+    }
+
     /// How many letters there are, by target and status.
     pub async fn letter_stats(&self) -> Result<LetterStats> {
         let read = async |tx: Tx, targets: Vec<String>| {
@@ -223,86 +235,191 @@ impl Publisher {
         event_id: &str,
         target: &str,
     ) -> mainstay_store::Result<String> {
-        let (to, policy) = &**self.shared.target(target)?;
-        let found = self.held(tx, event_id, target, &["pending", "ignored"]).await?;
-        let event = match found.is_translated {
-            true => found.event,
-            false => {
-                let translated = to.translated(&found.event);
-                translated.map_err(|reason| Error::Translation { target: target.to_owned(), reason })?
-            }
-        };
+        self.shared.target(target)?;
+        let found = record::hold(tx, event_id, target).await?;
+        let found =
+            found.filter(|found| found.letter.is_some()).ok_or_else(|| not_found(event_id, target))?;
+        match self.retry_held(tx, vec![found], false).await?.pop() {
+            Some((_, retried)) => Ok(retried?),
+            None => Err(not_found(event_id, target).into()),
+        }
+    }
+
+    /// Tries many letters again in a transaction, pending and ignored ones, by the ids of their publications: each with the
+    /// item of work that does, or with why there is none. They wait behind what is published meanwhile.
+    pub(crate) async fn retry_letters_in(
+        &self,
+        tx: &Tx,
+        publication_ids: &[String],
+        is_behind: bool,
+    ) -> mainstay_store::Result<Vec<(String, Result<String>)>> {
+        let mut held = record::hold_all(tx, publication_ids).await?;
+        held.retain(|found| found.letter.is_some());
+        self.retry_held(tx, held, is_behind).await
+    }
+
+    async fn retry_held(
+        &self,
+        tx: &Tx,
+        held: Vec<record::Found>,
+        is_behind: bool,
+    ) -> mainstay_store::Result<Vec<(String, Result<String>)>> {
         let work = &self.shared.work;
-        let known = match &found.work_id {
-            Some(work_id) => work.letter_status_in(tx, work_id).await?,
-            None => None,
-        };
-        let work_id = match (known, &found.work_id) {
-            (Some(WorkLetter::Pending), Some(work_id)) => work.retry_letter_in(tx, work_id).await?,
-            // Somebody tries its work again, and it will be noted here what comes of that.
-            (Some(WorkLetter::Retried), _) => return Err(dealt_with(event_id, target, "retried").into()),
-            // It was cancelled, could not be translated, or its work's letter was purged or ignored.
-            _ => {
-                let which = Which {
-                    publication_id: found.id.clone(),
-                    event_id: found.event_id,
-                    target: target.to_owned(),
-                };
-                let (id, item) = (work.new_id(), deliver::item(to, *policy, &which, &event)?);
-                work.enqueue_as(tx, [(id.clone(), item)]).map_err(Error::from)?;
-                id
+        let known: Vec<String> = held.iter().filter_map(|found| found.work_id.clone()).collect();
+        let known = work.letter_statuses_in(tx, &known).await?;
+        let status_of = |found: &record::Found| found.work_id.as_ref().and_then(|id| known.get(id)).copied();
+        let (mut retried, mut again) = (Vec::with_capacity(held.len()), Vec::with_capacity(held.len()));
+        for found in held {
+            match self.to_try_again(&found, status_of(&found)) {
+                Ok(event) => again.push((found, event)),
+                Err(error) => retried.push((found.id, Err(error))),
             }
-        };
-        record::retry(tx, &found.id, &work_id, &event).await?;
+        }
+        let by_letter = again.iter().filter(|(found, _)| status_of(found) == Some(WorkLetter::Pending));
+        let by_letter: Vec<String> = by_letter.filter_map(|(found, _)| found.work_id.clone()).collect();
+        let by_letter = work.retry_letters_in(tx, &by_letter, is_behind).await?;
+        let by_letter: HashMap<String, _> = by_letter.into_iter().collect();
+        let mut done = Vec::with_capacity(again.len());
+        for (found, event) in again {
+            let again = match found.work_id.as_ref().and_then(|id| by_letter.get(id)) {
+                Some(retried) => retried.clone().map_err(Error::from),
+                // It was cancelled, could not be translated, or its work's letter was purged or ignored.
+                None => self.deliver_anew(tx, &found, &event, is_behind),
+            };
+            match again {
+                Ok(work_id) => done.push((found, event, work_id)),
+                Err(error) => retried.push((found.id, Err(error))),
+            }
+        }
+        record::retry(tx, &done).await?;
         self.shared.pass("publications.retried")?;
-        Ok(work_id)
+        retried.extend(done.into_iter().map(|(found, _, work_id)| (found.id, Ok(work_id))));
+        Ok(retried)
+    }
+
+    /// The event of a letter that is to be tried again, as its target is to see it.
+    fn to_try_again(&self, found: &record::Found, work: Option<WorkLetter>) -> Result<PublicEvent> {
+        let (to, _) = &**self.shared.target(&found.target)?;
+        match found.letter.as_deref() {
+            Some("pending" | "ignored") => {}
+            Some(letter) => {
+                return Err(dealt_with(&found.event_id, &found.target, LetterStatus::of(letter).as_str()));
+            }
+            None => return Err(not_found(&found.event_id, &found.target)),
+        }
+        if work == Some(WorkLetter::Retried) {
+            // Somebody tries its work again, and it will be noted here what comes of that.
+            return Err(dealt_with(&found.event_id, &found.target, "retried"));
+        }
+        match found.is_translated {
+            true => Ok(found.event.clone()),
+            false => to
+                .translated(&found.event)
+                .map_err(|reason| Error::Translation { target: found.target.clone(), reason }),
+        }
+    }
+
+    /// Enqueues a delivery that is nobody's successor.
+    fn deliver_anew(
+        &self,
+        tx: &Tx,
+        found: &record::Found,
+        event: &PublicEvent,
+        is_behind: bool,
+    ) -> Result<String> {
+        let (to, policy) = &**self.shared.target(&found.target)?;
+        let (publication_id, event_id) = (found.id.clone(), found.event_id.clone());
+        let which = Which { publication_id, event_id, target: found.target.clone() };
+        let item = deliver::item(to, *policy, &which, event)?;
+        let item = if is_behind { item.priority(BEHIND) } else { item };
+        let id = self.shared.work.new_id();
+        self.shared.work.enqueue_as(tx, [(id.clone(), item)])?;
+        Ok(id)
     }
 
     /// Tries the oldest letters again that are wanted, pending ones unless the filter says otherwise, and 100 unless said
     /// otherwise; how many. What cannot be tried again, because of its translator, stays.
     pub async fn retry_letters(&self, wanted: LetterFilter, limit: Option<usize>) -> Result<usize> {
-        let mut count = 0;
-        for letter in self.wanted(wanted, limit).await? {
-            match self.retry_letter(&letter.event_id, &letter.target_context).await {
-                Ok(_) => count += 1,
-                Err(error) if is_left(&error) => {}
-                Err(error) => return Err(error),
+        self.retry_all(self.wanted(wanted, limit).await?).await
+    }
+
+    /// Tries letters again, by the ids of their publications, in one transaction; how many.
+    pub(super) async fn retry_all(&self, ids: Vec<String>) -> Result<usize> {
+        let retry = async |tx: Tx, (publisher, ids): (Self, Vec<String>)| {
+            let mut count = 0;
+            for (_, retried) in publisher.retry_letters_in(&tx, &ids, true).await? {
+                match retried {
+                    Ok(_) => count += 1,
+                    Err(error) if is_left(&error) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
-        }
-        Ok(count)
+            Ok(count)
+        };
+        Ok(self.shared.store.transact_with((self.clone(), ids), retry).await?)
     }
 
     /// Leaves a letter for good.
     pub async fn ignore_letter(&self, event_id: &str, target: &str) -> Result<()> {
         let ignore = async |tx: Tx, (publisher, event_id, target): (Self, String, String)| {
             let found = publisher.held(&tx, &event_id, &target, &["pending"]).await?;
-            let work = &publisher.shared.work;
-            if let Some(work_id) = &found.work_id
-                && work.letter_status_in(&tx, work_id).await? == Some(WorkLetter::Pending)
-            {
-                work.ignore_letter_in(&tx, work_id).await?;
-            }
-            record::ignore(&tx, &found.id).await
+            publisher.ignore_held(&tx, &[found]).await
         };
         let context = (self.clone(), event_id.to_owned(), target.to_owned());
         Ok(self.shared.store.transact_with(context, ignore).await?)
     }
 
+    /// Leaves many letters for good in a transaction, by the ids of their publications; those that were pending.
+    pub(crate) async fn ignore_letters_in(
+        &self,
+        tx: &Tx,
+        publication_ids: &[String],
+    ) -> mainstay_store::Result<Vec<String>> {
+        let mut held = record::hold_all(tx, publication_ids).await?;
+        held.retain(|found| found.letter.as_deref() == Some("pending"));
+        self.ignore_held(tx, &held).await?;
+        Ok(held.into_iter().map(|found| found.id).collect())
+    }
+
+    async fn ignore_held(&self, tx: &Tx, held: &[record::Found]) -> mainstay_store::Result<()> {
+        let work_ids: Vec<String> = held.iter().filter_map(|found| found.work_id.clone()).collect();
+        self.shared.work.ignore_letters_in(tx, &work_ids).await?;
+        let ids: Vec<String> = held.iter().map(|found| found.id.clone()).collect();
+        record::ignore(tx, &ids).await
+    }
+
+    /// Forgets letters in a transaction, by the ids of their publications, with those of their work; those that nobody tries
+    /// again.
+    pub(crate) async fn remove_letters_in(
+        &self,
+        tx: &Tx,
+        publication_ids: &[String],
+    ) -> mainstay_store::Result<Vec<String>> {
+        let mut held = record::hold_all(tx, publication_ids).await?;
+        held.retain(|found| found.letter.as_deref().is_some_and(|letter| letter != "retrying"));
+        let work_ids: Vec<String> = held.iter().filter_map(|found| found.work_id.clone()).collect();
+        self.shared.work.remove_letters_in(tx, &work_ids).await?;
+        let ids: Vec<String> = held.into_iter().map(|found| found.id).collect();
+        record::forget_letters(tx, &ids).await?;
+        Ok(ids)
+    }
+
     /// Leaves the oldest pending letters for good that are wanted, 100 unless said otherwise; how many.
     pub async fn ignore_letters(&self, wanted: LetterFilter, limit: Option<usize>) -> Result<usize> {
         let wanted = LetterFilter { status: Some(LetterStatus::Pending), ..wanted };
-        let mut count = 0;
-        for letter in self.wanted(wanted, limit).await? {
-            match self.ignore_letter(&letter.event_id, &letter.target_context).await {
-                Ok(()) => count += 1,
-                Err(error) if is_left(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(count)
+        self.ignore_all(self.wanted(wanted, limit).await?).await
     }
 
-    async fn wanted(&self, wanted: LetterFilter, limit: Option<usize>) -> Result<Vec<Letter>> {
+    /// Leaves letters for good, by the ids of their publications, in one transaction; how many.
+    pub(super) async fn ignore_all(&self, ids: Vec<String>) -> Result<usize> {
+        let ignore = async |tx: Tx, (publisher, ids): (Self, Vec<String>)| {
+            publisher.ignore_letters_in(&tx, &ids).await.map(|ignored| ignored.len())
+        };
+        Ok(self.shared.store.transact_with((self.clone(), ids), ignore).await?)
+    }
+
+    /// The publications whose letters are wanted.
+    async fn wanted(&self, wanted: LetterFilter, limit: Option<usize>) -> Result<Vec<String>> {
         if let Some(target) = &wanted.target {
             self.shared.target(target)?;
         }
@@ -311,7 +428,8 @@ impl Publisher {
             return Err(Error::invalid("status", "what is retried is not tried again"));
         }
         let filter = LetterFilter { status: Some(status), ..wanted };
-        self.letters(filter, limit.unwrap_or(USUAL_LIMIT)).await
+        let letters = self.letters(filter, limit.unwrap_or(USUAL_LIMIT)).await?;
+        Ok(letters.into_iter().map(|letter| letter.publication_id).collect())
     }
 
     /// A letter of one of these states, held until the transaction ends.

@@ -17,6 +17,7 @@ mod ended;
 mod event;
 mod forward;
 mod letters;
+mod listing;
 mod loader;
 mod look;
 mod publisher;

@@ -1,6 +1,8 @@
 //! The table of publications: what is written to it, and how a row is read.
 
 use super::event::PublicEvent;
+use super::listing;
+use futures_util::future::try_join_all;
 use mainstay_store::Column::{Int, Text};
 use mainstay_store::{Bulk, Hold, Result, Row, Tx, Value, params};
 use std::sync::LazyLock;
@@ -43,6 +45,16 @@ static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
 const FOUND: &str = "SELECT id, event_id, target, source_context, status, work_id, letter, is_translated, event \
      FROM mainstay_publications";
 static FIND_ALL: LazyLock<Bulk> = LazyLock::new(|| Bulk::list(&format!("{FOUND} WHERE id IN ({{values}})")));
+static HOLD_ALL: LazyLock<Bulk> =
+    LazyLock::new(|| Bulk::list(&format!("{FOUND} WHERE id IN ({{values}}) ORDER BY id")));
+static IGNORE_ALL: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::list(
+        "UPDATE mainstay_publications SET letter = 'ignored' WHERE letter = 'pending' AND id IN ({values})",
+    )
+});
+/// A publication that was delivered stays one; of another nobody will try to deliver it any more.
+static FORGET_LETTERS: LazyLock<Bulk> =
+    LazyLock::new(|| Bulk::list("UPDATE mainstay_publications SET letter = NULL WHERE id IN ({values})"));
 const ID: &str = "SELECT id FROM mainstay_publications WHERE event_id = $1 AND target = $2";
 const FAIL: &str = "UPDATE mainstay_publications SET status = $2, attempt_count = attempts_before + $3, error = $4, \
      work_id = $5, letter = 'pending', failed_at = mainstay_now() WHERE id = $1 AND status <> 'delivered'";
@@ -50,12 +62,14 @@ const DELIVER: &str = "UPDATE mainstay_publications SET status = 'delivered', de
      resolved_at = CASE WHEN letter IS NULL THEN NULL ELSE mainstay_now() END, \
      letter = CASE WHEN letter IS NULL THEN NULL ELSE 'resolved' END, attempt_count = attempts_before + ";
 /// Nearly everything comes at the first attempt.
-static DELIVER_AT_ONCE: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::list(&format!("{DELIVER} 1 WHERE status <> 'delivered' AND id IN ({{values}})")));
+static DELIVER_AT_ONCE: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::list(&format!("{DELIVER} 1 WHERE status <> 'delivered' AND id IN ({{values}}) {WAS_LETTER}"))
+});
+/// Which of them were letters.
+const WAS_LETTER: &str = "RETURNING id, letter";
 const RETRY: &str = "UPDATE mainstay_publications SET status = 'pending', letter = 'retrying', work_id = $2, \
      attempts_before = attempt_count, retry_count = retry_count + 1, retried_at = mainstay_now(), is_translated = 1, \
      event = $3 WHERE id = $1";
-const IGNORE: &str = "UPDATE mainstay_publications SET letter = 'ignored' WHERE id = $1";
 
 /// Writes rows, except where there is one for the event and the target already; the ids of those that were written.
 pub(super) async fn insert(tx: &Tx, rows: &[New<'_>]) -> Result<Vec<String>> {
@@ -85,6 +99,8 @@ pub(super) async fn insert(tx: &Tx, rows: &[New<'_>]) -> Result<Vec<String>> {
         ]);
     }
     let written = INSERT.query(tx, &values).await?;
+    let failed = rows.iter().filter(|row| row.error.is_some()).map(|row| &row.id);
+    listing::list(tx, failed).await?;
     written.iter().map(|row| row.get(0)).collect()
 }
 
@@ -101,8 +117,7 @@ pub(super) async fn find(tx: &Tx, id: &str) -> Result<Option<Found>> {
 
 /// Publications by their ids, as many of them as there are.
 pub(super) async fn find_all(tx: &Tx, ids: &[String]) -> Result<Vec<Found>> {
-    let ids: Vec<Value> = ids.iter().map(Value::from).collect();
-    FIND_ALL.query(tx, &ids).await?.iter().map(found).collect()
+    FIND_ALL.query(tx, &values(ids)).await?.iter().map(found).collect()
 }
 
 /// A publication, held until the transaction ends.
@@ -130,17 +145,21 @@ fn found(row: &Row) -> Result<Found> {
 pub(super) async fn deliver(tx: &Tx, ended: &[(String, u32)]) -> Result<()> {
     let (at_once, later): (Vec<_>, Vec<_>) = ended.iter().partition(|(_, attempts)| *attempts == 1);
     let ids: Vec<Value> = at_once.iter().map(|(id, _)| Value::from(id)).collect();
-    if !ids.is_empty() {
-        DELIVER_AT_ONCE.execute(tx, &ids).await?;
-    }
-    let sql = format!("{DELIVER} $2 WHERE id = $1 AND status <> 'delivered'");
+    let mut delivered = DELIVER_AT_ONCE.query(tx, &ids).await?;
+    let sql = format!("{DELIVER} $2 WHERE id = $1 AND status <> 'delivered' {WAS_LETTER}");
     for (id, attempts) in later {
-        tx.execute(&sql, params![id, *attempts]).await?;
+        delivered.extend(tx.query(&sql, params![id, *attempts]).await?);
     }
-    Ok(())
+    let mut letters = Vec::new();
+    for row in &delivered {
+        if row.get::<Option<&str>>(1)?.is_some() {
+            letters.push(row.get::<&str>(0)?);
+        }
+    }
+    listing::list(tx, letters).await
 }
 
-/// Notes that a publication was not delivered.
+/// Notes that a publication was not delivered; whoever calls this lists the letter.
 pub(super) async fn fail(
     tx: &Tx,
     id: &str,
@@ -152,13 +171,32 @@ pub(super) async fn fail(
     tx.execute(FAIL, params![id, status, attempts, error, work_id]).await.map(drop)
 }
 
-/// Notes that a publication is tried again.
-pub(super) async fn retry(tx: &Tx, id: &str, work_id: &str, event: &PublicEvent) -> Result<()> {
-    let event = serde_json::to_string(event).map_err(mainstay_store::Error::application)?;
-    tx.execute(RETRY, params![id, work_id, event]).await.map(drop)
+/// Notes that publications are tried again, each with the item that does and the event as it is now.
+pub(super) async fn retry(tx: &Tx, again: &[(Found, PublicEvent, String)]) -> Result<()> {
+    let update = async |(found, event, work_id): &(Found, PublicEvent, String)| {
+        let event = serde_json::to_string(event).map_err(mainstay_store::Error::application)?;
+        tx.execute(RETRY, params![&found.id, work_id, event]).await
+    };
+    try_join_all(again.iter().map(update)).await?;
+    listing::list(tx, again.iter().map(|(found, ..)| &found.id)).await
 }
 
-/// Notes that a letter is left for good.
-pub(super) async fn ignore(tx: &Tx, id: &str) -> Result<()> {
-    tx.execute(IGNORE, params![id]).await.map(drop)
+/// Publications, held until the transaction ends.
+pub(super) async fn hold_all(tx: &Tx, ids: &[String]) -> Result<Vec<Found>> {
+    HOLD_ALL.query_holding(tx, &values(ids), Hold::Alone).await?.iter().map(found).collect()
+}
+
+/// Notes that letters are left for good.
+pub(super) async fn ignore(tx: &Tx, ids: &[String]) -> Result<()> {
+    IGNORE_ALL.execute(tx, &values(ids)).await?;
+    listing::list(tx, ids).await
+}
+
+/// Forgets letters; their publications stay.
+pub(super) async fn forget_letters(tx: &Tx, ids: &[String]) -> Result<()> {
+    FORGET_LETTERS.execute(tx, &values(ids)).await.map(drop)
+}
+
+fn values(ids: &[String]) -> Vec<Value> {
+    ids.iter().map(Value::from).collect()
 }

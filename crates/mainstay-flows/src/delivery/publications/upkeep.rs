@@ -63,18 +63,20 @@ impl Publisher {
         loop {
             let page = self.letters(filter.clone(), MAX_PAGE).await?;
             filter.after = page.last().map(|letter| letter.publication_id.clone());
+            let (mut old, mut due) = (Vec::new(), Vec::new());
             for letter in &page {
-                let (event_id, target) = (&letter.event_id, &letter.target_context);
                 let age_ms = u128::try_from(now_ms - letter.failed_at).unwrap_or(0);
                 if upkeep.ignore_after.is_some_and(|most| age_ms >= most.as_millis()) {
-                    tended.ignored += u64::from(left(self.ignore_letter(event_id, target).await)?);
+                    old.push(letter.publication_id.clone());
                 } else if upkeep
                     .retry
                     .is_some_and(|retry| is_due(&retry, letter.retry_count, letter.failed_at, now_ms))
                 {
-                    tended.retried += u64::from(left(self.retry_letter(event_id, target).await)?);
+                    due.push(letter.publication_id.clone());
                 }
             }
+            tended.ignored += self.ignore_all(old).await? as u64;
+            tended.retried += self.retry_all(due).await? as u64;
             if page.len() < MAX_PAGE {
                 break;
             }
@@ -96,20 +98,6 @@ impl Publisher {
                 count => forgotten += count,
             }
         }
-    }
-}
-
-/// Whether something was done about a letter; one that somebody else deals with, or whose translator fails, is left.
-fn left<T>(result: Result<T>) -> Result<bool> {
-    match result {
-        Ok(_) => Ok(true),
-        Err(
-            Error::PublicationLetterNotFound { .. }
-            | Error::PublicationLetterNotPending { .. }
-            | Error::Translation { .. }
-            | Error::UnknownTarget(_),
-        ) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Seeing to a letter outside of Mainstay: it is taken, and whoever took it says how that ended.
 
 use super::letters::{Letter, RUN_AGAIN, current, hold_pending};
-use super::retry;
+use super::{listing, retry};
 use crate::error::{Error, Result};
 use crate::projections::opened::{Projections, Shared};
 use mainstay_store::{Tx, params};
@@ -20,7 +20,8 @@ impl Projections {
     pub async fn prepare_letter(&self, projection: &str, event_id: &str) -> Result<Letter> {
         let prepare = async |tx: Tx, (projection, event_id, run_id): (String, String, String)| {
             hold_pending(&tx, &projection, &event_id).await?;
-            tx.execute(&current(RUN_AGAIN), params![projection, event_id, run_id]).await.map(drop)
+            tx.execute(&current(RUN_AGAIN), params![&projection, &event_id, run_id]).await?;
+            listing::list(&tx, &projection, &event_id).await
         };
         let name = self.shared.find(projection)?.name.clone();
         let run_id = format!("retry_{}", self.shared.ids.uuid());

@@ -1,15 +1,15 @@
 //! Dead letters of projections (items 214 to 221).
 
+use super::listing;
+use super::many::Which;
 use super::payload;
 use super::poison::CURRENT;
-use super::retry::{self, Again, REAPPLY, RETRIED};
+use super::retry::{Again, REAPPLY, RETRIED};
 use crate::error::{Error, Result};
 use crate::projections::MAX_PAGE;
-use crate::projections::definition::Projection;
 use crate::projections::opened::{Projections, Shared};
 use mainstay_core::retry::RetryPolicy;
 use mainstay_core::trace::TraceContext;
-use mainstay_events::Event;
 use mainstay_store::{Hold, Row, Tx, params};
 use mainstay_work::{NewWork, RETRIER_POOL};
 use serde::{Deserialize, Serialize};
@@ -125,30 +125,30 @@ const USUAL_LIMIT: usize = 100;
 const RUN: (u32, u64, f64) = (6, 1_000, 2.0);
 const DAY_MS: i64 = 86_400_000;
 
-const COLUMNS: &str = "event_id, projection, position, event_type, correlation_id, error, status, failed_at, \
+pub(super) const COLUMNS: &str = "event_id, projection, position, event_type, correlation_id, error, status, failed_at, \
      retry_started_at, retry_run_id, last_retry_at, retry_count, last_error, resolved_at, trace";
 /// What is a letter, of the generation that readers see.
-const LETTERS: &str = "is_poison = 0 AND status <> 'failing'";
+pub(super) const LETTERS: &str = "is_poison = 0 AND status <> 'failing'";
 /// A letter of the generation that is filled beside is another one, and not for anybody to see yet.
-const RETRY: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', retry_started_at = mainstay_now(), \
+pub(super) const RETRY: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', retry_started_at = mainstay_now(), \
      retry_run_id = $3, retry_count = retry_count + 1 \
      WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = $4 AND {current}";
 pub(super) const RUN_AGAIN: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', \
      retry_started_at = mainstay_now(), last_retry_at = mainstay_now(), retry_run_id = $3, \
      retry_count = retry_count + 1 WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' \
      AND {current}";
-const IGNORE: &str = "UPDATE mainstay_projection_failures SET status = 'ignored' \
+pub(super) const IGNORE: &str = "UPDATE mainstay_projection_failures SET status = 'ignored' \
      WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' AND {current}";
 const STATS: &str = "SELECT projection, status, count(*), min(failed_at) FROM mainstay_projection_failures";
 const PURGE: &str = "DELETE FROM mainstay_projection_failures WHERE status = 'resolved' AND is_poison = 0 \
-     AND resolved_at < mainstay_now() - $1";
+     AND resolved_at < mainstay_now() - $1 RETURNING projection, event_id";
 
 /// A statement about letters of the generation that readers see.
 pub(super) fn current(sql: &str) -> String {
     sql.replace("{current}", CURRENT)
 }
 
-fn letter(row: &Row) -> mainstay_store::Result<Letter> {
+pub(super) fn letter(row: &Row) -> mainstay_store::Result<Letter> {
     Ok(Letter {
         event_id: row.get(0)?,
         projection_name: row.get(1)?,
@@ -210,28 +210,6 @@ pub(super) async fn hold_pending(
     }
 }
 
-/// Letters of one status, whose events are tried again.
-type Retrying = (Arc<Shared>, LetterStatus, Vec<(Arc<Projection>, Arc<Event>)>);
-
-/// Lets letters be tried again by an item each, all in one transaction.
-async fn retry_in(tx: Tx, (shared, status, events): Retrying) -> mainstay_store::Result<Vec<String>> {
-    let mut items = Vec::new();
-    for (projection, event) in &events {
-        let found = hold(&tx, &projection.name, event.id()).await?.status;
-        if found != status {
-            let (event_id, status) = (event.id().to_owned(), found.as_str());
-            return Err(Error::LetterNotPending { event_id, status }.into());
-        }
-        items.push(retry::item(projection, event)?);
-    }
-    let receipt = shared.work.enqueue_in(&tx, items).map_err(Error::from)?;
-    for ((projection, event), work_id) in events.iter().zip(receipt.work_ids()) {
-        let params = params![&projection.name, event.id(), work_id, status.as_str()];
-        tx.execute(&current(RETRY), params).await?;
-    }
-    Ok(receipt.work_ids().to_vec())
-}
-
 impl Projections {
     /// A page of letters, in the order of the log.
     pub async fn letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
@@ -285,12 +263,14 @@ impl Projections {
 
     /// Tries a letter again; the id of the work that does.
     pub async fn retry_letter(&self, projection: &str, event_id: &str) -> Result<String> {
-        let projection = self.shared.find(projection)?;
-        self.letter(&projection.name, event_id).await?;
-        let event = Arc::new(self.shared.event(event_id).await?);
-        let context = (self.shared.clone(), LetterStatus::Pending, vec![(projection, event)]);
-        let mut ids = self.shared.store.transact_with(context, retry_in).await?;
-        ids.pop().ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))
+        let retry = async |tx: Tx, (projections, which): (Self, Which)| {
+            hold_pending(&tx, &which.0, &which.1).await?;
+            let retried = projections.retry_letters_in(&tx, std::slice::from_ref(&which), false).await?.pop();
+            let (_, retried) = retried.ok_or(Error::LetterNotFound(which.1))?;
+            Ok(retried?)
+        };
+        let which = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
+        Ok(self.shared.store.transact_with((self.clone(), which), retry).await?)
     }
 
     /// Tries the oldest pending letters of a projection again, 100 unless said otherwise; how many.
@@ -317,17 +297,15 @@ impl Projections {
             self.shared.find(projection)?;
         }
         let filter = LetterFilter { status: Some(status), ..wanted };
-        let mut events = Vec::new();
-        for letter in self.bare_letters(filter, limit.unwrap_or(USUAL_LIMIT)).await? {
-            // One of another program's projections is left to it.
-            if let Ok(projection) = self.shared.find(&letter.projection_name) {
-                events.push((projection, Arc::new(self.shared.event(&letter.event_id).await?)));
-            }
-        }
-        if events.is_empty() {
-            return Ok(0);
-        }
-        Ok(self.shared.store.transact_with((self.shared.clone(), status, events), retry_in).await?.len())
+        let letters = self.bare_letters(filter, limit.unwrap_or(USUAL_LIMIT)).await?;
+        // One of another program's projections is left to it.
+        let own = letters.into_iter().filter(|letter| self.shared.find(&letter.projection_name).is_ok());
+        let which: Vec<Which> = own.map(|letter| (letter.projection_name, letter.event_id)).collect();
+        let retry = async |tx: Tx, (projections, which): (Self, Vec<Which>)| {
+            let retried = projections.retry_letters_in(&tx, &which, true).await?;
+            Ok(retried.iter().filter(|(_, retried)| retried.is_ok()).count())
+        };
+        Ok(self.shared.store.transact_with((self.clone(), which), retry).await?)
     }
 
     /// Tries a letter again through the retrier: by an action of the application's that calls somebody else and sees to
@@ -339,13 +317,14 @@ impl Projections {
             let policy = RetryPolicy::new(attempts, wait_ms, base, RetryPolicy::default().max_backoff_ms());
             let policy = policy.map_err(|error| Error::invalid("retry", error.to_string()))?;
             let item = NewWork::new(RETRIER_POOL, action, &again).map_err(Error::from)?;
-            let mut item = item.retry(policy).on_complete(RETRIED, &again).map_err(Error::from)?;
+            let mut item = item.retry(policy).on_complete(RETRIED, &again).map_err(Error::from)?.unlisted();
             if let Some(trace) = letter.trace_context {
                 item = item.trace(trace);
             }
             let receipt = shared.work.enqueue_in(&tx, [item]).map_err(Error::from)?;
             let run_id = receipt.work_ids()[0].clone();
             tx.execute(&current(RUN_AGAIN), params![&again.projection, &again.event_id, &run_id]).await?;
+            listing::list(&tx, &again.projection, &again.event_id).await?;
             Ok(run_id)
         };
         let name = self.shared.find(projection)?.name.clone();
@@ -358,7 +337,8 @@ impl Projections {
     pub async fn ignore_letter(&self, projection: &str, event_id: &str) -> Result<()> {
         let ignore = async |tx: Tx, (projection, event_id): (String, String)| {
             hold_pending(&tx, &projection, &event_id).await?;
-            tx.execute(&current(IGNORE), params![projection, event_id]).await.map(drop)
+            tx.execute(&current(IGNORE), params![&projection, &event_id]).await?;
+            listing::list(&tx, &projection, &event_id).await
         };
         let context = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
         Ok(self.shared.store.transact_with(context, ignore).await?)
@@ -366,24 +346,28 @@ impl Projections {
 
     /// Leaves the oldest pending letters of a projection for good, 100 unless said otherwise; how many.
     pub async fn bulk_ignore(&self, projection: &str, limit: Option<usize>) -> Result<usize> {
-        let ignore = async |tx: Tx, (filter, limit): (LetterFilter, usize)| {
+        let ignore = async |tx: Tx, (projections, filter, limit): (Self, LetterFilter, usize)| {
             let letters = page(&tx, &filter, limit).await?;
-            let mut count = 0;
-            for letter in letters {
-                count +=
-                    tx.execute(&current(IGNORE), params![&letter.projection_name, &letter.event_id]).await?;
-            }
-            Ok(count as usize)
+            let which: Vec<Which> =
+                letters.into_iter().map(|letter| (letter.projection_name, letter.event_id)).collect();
+            projections.ignore_letters_in(&tx, &which).await.map(|ignored| ignored.len())
         };
         let projection = Some(self.shared.find(projection)?.name.clone());
         let filter =
             LetterFilter { projection, status: Some(LetterStatus::Pending), ..LetterFilter::default() };
-        Ok(self.shared.store.transact_with((filter, limit.unwrap_or(USUAL_LIMIT)), ignore).await?)
+        let context = (self.clone(), filter, limit.unwrap_or(USUAL_LIMIT));
+        Ok(self.shared.store.transact_with(context, ignore).await?)
     }
 
     /// Removes letters that were resolved more than so many days ago; how many.
     pub async fn purge_resolved(&self, older_than_days: u32) -> Result<u64> {
-        let purge = async |tx: Tx, age_ms: i64| tx.execute(PURGE, params![age_ms]).await;
+        let purge = async |tx: Tx, age_ms: i64| {
+            let purged = tx.query(PURGE, params![age_ms]).await?;
+            for row in &purged {
+                listing::list(&tx, row.get(0)?, row.get(1)?).await?;
+            }
+            Ok(purged.len() as u64)
+        };
         Ok(self.shared.store.transact_with(i64::from(older_than_days) * DAY_MS, purge).await?)
     }
 }

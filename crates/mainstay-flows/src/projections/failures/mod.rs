@@ -7,12 +7,16 @@
 //! - `record`: the table, and what a failure leads to
 //! - `poison`: quarantined events
 //! - `letters`: dead letters of projections
+//! - `listing`: their rows in the inbox
+//! - `many`: what is done about many of them at once
 //! - `payload`: what their events say
 //! - `by_hand`: seeing to a letter outside of Mainstay
 //! - `retry`: trying one event again, as work
 
 mod by_hand;
 mod letters;
+mod listing;
+mod many;
 mod payload;
 mod poison;
 mod record;

@@ -12,6 +12,7 @@
 //!
 //! Whoever writes a row holds a lane of the projection, or the row.
 
+use super::listing;
 use crate::projections::definition::Projection;
 use mainstay_core::failure::Failure;
 use mainstay_core::random::Random;
@@ -94,6 +95,9 @@ pub(crate) async fn passed(
             _ => continue,
         };
         tx.execute(sql, params![projection, &one.event_id, generation]).await?;
+        if sql == RESOLVE {
+            listing::list(tx, projection, &one.event_id).await?;
+        }
     }
     Ok(())
 }
@@ -148,6 +152,10 @@ pub(crate) async fn record(
         trace,
     ];
     tx.execute(RECORD, params).await?;
+    // One that is failing is a letter only if it was one before.
+    if !is_poison && (next != "failing" || !matches!(status, "" | "failing")) {
+        listing::list(tx, &projection.name, event.id()).await?;
+    }
     if is_final || next == "ignored" {
         return Ok(Verdict::GivenUp { attempts });
     }
@@ -185,5 +193,6 @@ pub(crate) async fn forget_generation(
 pub(crate) async fn take_over(tx: &Tx, projection: &str, old: i64, new: i64) -> mainstay_store::Result<()> {
     tx.execute(KNOWN_ANEW, params![projection, old, new]).await?;
     tx.execute(RESOLVE_OPEN, params![projection, old]).await?;
-    tx.execute(CARRY_OVER, params![projection, old, new]).await.map(drop)
+    tx.execute(CARRY_OVER, params![projection, old, new]).await?;
+    listing::list_all(tx, projection).await
 }

@@ -1,6 +1,7 @@
 //! Trying one event again, as work: `mainstay.projection.apply` in a transaction, `mainstay.projection.reapply` through
 //! the retrier, and `mainstay.projection.retried` which is told how either ended.
 
+use super::listing;
 use super::poison::Quarantined;
 use super::record::RESOLVE;
 use crate::error::Error;
@@ -49,7 +50,8 @@ pub(crate) fn item(projection: &Projection, event: &Event) -> Result<NewWork, Er
     );
     let policy = policy.map_err(|error| Error::invalid("retry", error.to_string()))?;
     let args = Again { projection: projection.name.clone(), event_id: event.id().to_owned() };
-    let mut item = NewWork::new(PROJECTION_POOL, APPLY, &args)?.key(key).retry(policy).tell(RETRIED);
+    let mut item =
+        NewWork::new(PROJECTION_POOL, APPLY, &args)?.key(key).retry(policy).tell(RETRIED).unlisted();
     if let Some(trace) = event.trace() {
         item = item.trace(trace);
     }
@@ -119,6 +121,9 @@ async fn apply_again(tx: &Tx, shared: &Shared, again: &Again, run_id: &str) -> m
     let is_poison = row.get::<i64>(2)? == 1;
     let sql = if is_poison { FORGET } else { RESOLVE };
     tx.execute(sql, params![&projection.name, &event_id, generation]).await?;
+    if !is_poison {
+        listing::list(tx, &projection.name, &event_id).await?;
+    }
     let taken = apply::give(tx, &projection, generation, &Arc::from([event]), &Stage::default()).await?;
     checkpoints::set(tx, &projection.name, number, lane.position, None, (taken, 0)).await?;
     Ok(true)
@@ -147,13 +152,19 @@ pub(super) async fn conclude(
     let (name, event_id): (String, String) = (row.get(4)?, row.get(5)?);
     let Err(error) = result else {
         let sql = if is_poison { FORGET } else { RESOLVE };
-        tx.execute(sql, params![name, event_id, generation]).await?;
+        tx.execute(sql, params![&name, &event_id, generation]).await?;
+        if !is_poison {
+            listing::list(tx, &name, &event_id).await?;
+        }
         return Ok(true);
     };
     let projection = shared.find(&name).ok();
     let attempts = projection.as_ref().map_or(1, |projection| projection.max_attempts());
     let status = if is_poison { "quarantined" } else { "pending" };
     tx.execute(BACK, params![&name, &event_id, generation, status, &error, attempts]).await?;
+    if !is_poison {
+        listing::list(tx, &name, &event_id).await?;
+    }
     if let Some(poison) = projection.and_then(|projection| projection.poison.clone()).filter(|_| is_poison) {
         let quarantined = Quarantined { event_id, projection_name: name, attempts, error };
         tx.after_commit(Arc::new(move || poison.alert(quarantined.clone())))?;

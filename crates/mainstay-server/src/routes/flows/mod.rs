@@ -18,7 +18,7 @@ mod problem;
 mod projections;
 mod publications;
 mod replays;
-mod schema;
+pub(super) mod schema;
 mod traces;
 
 use crate::{App, Permission, Principal, Problem, Routes};

@@ -55,6 +55,15 @@ impl From<Error> for Problem {
             Error::PublicationLetterNotPending { event_id, target, status } => {
                 problem.with("eventId", event_id).with("target", target).with("currentStatus", status)
             }
+            Error::DeadLetterNotPending { letter_id, status } => {
+                problem.with("letterId", letter_id).with("currentStatus", status)
+            }
+            Error::LetterOperationNotFound(id) | Error::LetterPreviewExpired(id) => {
+                problem.with("operationId", id)
+            }
+            Error::LetterOperationStatus { operation_id, current_status } => {
+                problem.with("operationId", operation_id).with("currentStatus", current_status)
+            }
             Error::Translation { target, .. } => problem.with("target", target),
             Error::Unreadable { position, .. } => problem.with("position", position),
             _ => problem,

@@ -324,7 +324,7 @@ pub(super) struct ProjectionLetters {
 /// An event that a projection could not take.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct ProjectionLetter {
+pub(in crate::routes) struct ProjectionLetter {
     event_id: String,
     projection_name: String,
     position: u64,
@@ -638,7 +638,7 @@ struct PublicEvent {
 /// A publication that was not delivered.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct PublicationLetter {
+pub(in crate::routes) struct PublicationLetter {
     publication_id: String,
     /// The source's event.
     event_id: String,

@@ -16,7 +16,7 @@ mod pools;
 mod problem;
 mod pull;
 mod runs;
-mod schema;
+pub(super) mod schema;
 
 use crate::{Answer, App, Permission, Principal, Problem, Routes};
 use axum::extract::FromRequestParts;

@@ -462,7 +462,7 @@ pub(super) struct Letters {
 /// An item that ended failed.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct Letter {
+pub(in crate::routes) struct Letter {
     work_id: String,
     pool: String,
     function: String,
@@ -494,7 +494,7 @@ struct LetterAttempt {
 
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-struct LetterFailure {
+pub(in crate::routes) struct LetterFailure {
     class: FailureClass,
     message: String,
     retry_after_ms: Option<u64>,

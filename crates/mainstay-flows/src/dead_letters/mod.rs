@@ -1,0 +1,34 @@
+//! The inbox of dead letters: everything that failed for good, whatever it was, and what is done about it.
+//!
+//! Letters of work, of `onComplete`, of appends, of projections and of publications are rows of one table, which
+//! [`mainstay_work::inbox`] owns. Here they are looked at, tried again, ignored and purged, one by one or by the hundred
+//! thousand. What is done about many is an [`Operation`]: a row that says who wanted what, what it would touch, how far it is
+//! and what came of it.
+//!
+//! - `opened`: the inbox of a store
+//! - `look`: lists, counts, groups, and one letter with its history
+//! - `acts`: what is done about letters of each kind
+//! - `single`: what is done about one letter
+//! - `operations`: what is done about many
+//! - `upkeep`: what is done by itself
+
+mod acts;
+mod look;
+mod opened;
+mod operations;
+mod schema;
+mod single;
+mod upkeep;
+
+pub use acts::Action;
+pub use look::{Attempt, Detail, Stats};
+pub use mainstay_work::inbox::{Counted, Filter, Group, Listed, Status};
+pub use opened::{DeadLetters, Opening, functions};
+pub use operations::{CHUNK, Failed, Operation, OperationStatus, PREVIEW_LASTS, RETENTION};
+pub use schema::COMPONENT;
+pub use upkeep::{Again, Tended, Upkeep};
+
+/// The pool of what is done about many letters: one node at a time, so that it slows nobody down.
+pub const POOL: &str = "deadLetterPool";
+/// Most rows of one page.
+pub const MAX_PAGE: usize = mainstay_work::MAX_PAGE;

@@ -1,0 +1,99 @@
+//! One chunk of an operation: an item of work. What is done about its letters, where the operation is and the item that goes
+//! on are the transaction that ends it.
+
+use super::row::{self, Operation, OperationStatus};
+use crate::dead_letters::POOL;
+use crate::dead_letters::acts::act;
+use crate::dead_letters::opened::{Shared, Slot, opened};
+use crate::error::Result;
+use mainstay_store::Tx;
+use mainstay_work::{Call, Functions, NewWork, OnComplete, WorkResult, inbox};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+const GO_ON: &str = "mainstay.letters.chunk";
+const ENDED: &str = "mainstay.letters.ended";
+
+/// How many letters one transaction deals with: few enough that others do not wait for it.
+pub const CHUNK: usize = 128;
+
+/// How many letters a second are dealt with at the most, so that there is room for what others do meanwhile.
+const PER_SECOND: u64 = 6_400;
+const PACE: Duration = Duration::from_millis(CHUNK as u64 * 1_000 / PER_SECOND);
+
+/// Which item of an operation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Args {
+    operation_id: String,
+    step: i64,
+}
+
+/// Enqueues what goes on with an operation after a pause, in the transaction that writes its row.
+pub(super) fn enqueue(tx: &Tx, shared: &Shared, operation: &mut Operation, pause: Duration) -> Result<()> {
+    operation.step += 1;
+    let args = Args { operation_id: operation.operation_id.clone(), step: operation.step };
+    let item = NewWork::new(POOL, GO_ON, &args)?.key(&operation.operation_id).on_complete(ENDED, &args)?;
+    let item = item.run_after(pause);
+    shared.work.enqueue_in(tx, [item])?;
+    Ok(())
+}
+
+/// Adds the functions.
+pub(in crate::dead_letters) fn functions(functions: Functions, slot: &Slot) -> Functions {
+    let (chunks, ends) = (slot.clone(), slot.clone());
+    functions
+        .mutation(GO_ON, move |tx: Tx, _: Call, args: Args| {
+            let slot = chunks.clone();
+            async move { go_on(&tx, &*opened(&slot)?, args).await }
+        })
+        .mutation(ENDED, move |tx: Tx, _: Call, told: OnComplete<Args>| {
+            let slot = ends.clone();
+            async move { ended(&tx, &*opened(&slot)?, told).await }
+        })
+}
+
+async fn go_on(tx: &Tx, shared: &Shared, args: Args) -> mainstay_store::Result<()> {
+    let mut operation = row::hold(tx, &args.operation_id).await?;
+    if operation.status != OperationStatus::Running || operation.step != args.step {
+        return Ok(());
+    }
+    let began = Instant::now();
+    let between = (operation.reached, operation.highest);
+    let letters = inbox::waiting(tx, &operation.filter, between, CHUNK).await?;
+    let came = act(shared, tx, operation.action, &letters, true).await?;
+    shared.pass("letters.acted")?;
+    operation.count(came);
+    operation.updated_at = tx.now_ms().await?;
+    match letters.last().filter(|_| letters.len() == CHUNK) {
+        Some(last) => {
+            operation.reached = last.number;
+            enqueue(tx, shared, &mut operation, PACE.saturating_sub(began.elapsed()))?;
+        }
+        None => {
+            operation.reached = operation.highest;
+            let now_ms = operation.updated_at;
+            operation = operation.ended(OperationStatus::Done, now_ms);
+        }
+    }
+    row::update(tx, &operation).await?;
+    shared.pass("letters.advanced")
+}
+
+/// Notes that a chunk has ended for good without success: the operation has failed. What it has done stays.
+async fn ended(tx: &Tx, _: &Shared, told: OnComplete<Args>) -> mainstay_store::Result<()> {
+    let error = match told.result {
+        WorkResult::Success { .. } => return Ok(()),
+        WorkResult::Failed { error } => error,
+        WorkResult::Canceled => "its work was canceled".to_owned(),
+    };
+    let Some(args) = told.context else { return Ok(()) };
+    let operation = row::hold(tx, &args.operation_id).await?;
+    if operation.status != OperationStatus::Running || operation.step != args.step {
+        return Ok(());
+    }
+    tracing::error!(operation = operation.operation_id, error, "what is done about dead letters has failed");
+    let mut operation = operation.ended(OperationStatus::Failed, tx.now_ms().await?);
+    operation.error = Some(error);
+    row::update(tx, &operation).await
+}

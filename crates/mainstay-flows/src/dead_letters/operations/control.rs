@@ -1,0 +1,113 @@
+//! What an operator does about operations.
+
+use super::chunk;
+use super::row::{self, Operation, OperationStatus};
+use crate::dead_letters::MAX_PAGE;
+use crate::dead_letters::acts::Action;
+use crate::dead_letters::opened::{DeadLetters, Shared};
+use crate::error::{Error, Result};
+use mainstay_store::Tx;
+use mainstay_work::inbox::{self, Filter};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a preview may be run: what it says was so when somebody looked.
+pub const PREVIEW_LASTS: Duration = Duration::from_secs(3_600);
+/// How long operations are kept that have ended.
+pub const RETENTION: Duration = Duration::from_secs(90 * 86_400);
+
+const PREVIEW_LASTS_MS: i64 = PREVIEW_LASTS.as_millis() as i64;
+const RETENTION_MS: i64 = RETENTION.as_millis() as i64;
+
+impl DeadLetters {
+    /// Tells what an action would touch, and keeps that to be [run](Self::run). `asked_by` is who wants it, for whoever asks
+    /// later.
+    pub async fn preview(&self, action: Action, filter: Filter, asked_by: &str) -> Result<Operation> {
+        filter.check()?;
+        row::check_asker(asked_by)?;
+        let filter = Filter { status: Some(action.status(filter.status)?), ..filter };
+        let context = (self.shared.clone(), action, filter, asked_by.to_owned());
+        Ok(self.shared.store.transact_with(context, preview_in).await?)
+    }
+
+    /// Lets an operation that was previewed run.
+    pub async fn run(&self, operation_id: &str) -> Result<Operation> {
+        let run = async |tx: Tx, (shared, id): (Arc<Shared>, String)| {
+            let mut operation = row::hold(&tx, &id).await?;
+            let now_ms = tx.now_ms().await?;
+            allow(&operation, &[OperationStatus::Previewed])?;
+            if now_ms - operation.created_at > PREVIEW_LASTS_MS {
+                return Err(Error::LetterPreviewExpired(id).into());
+            }
+            operation.status = OperationStatus::Running;
+            operation.started_at = Some(now_ms);
+            operation.updated_at = now_ms;
+            chunk::enqueue(&tx, &shared, &mut operation, Duration::ZERO)?;
+            row::update(&tx, &operation).await?;
+            shared.pass("letters.begun")?;
+            Ok(operation)
+        };
+        let context = (self.shared.clone(), operation_id.to_owned());
+        Ok(self.shared.store.transact_with(context, run).await?)
+    }
+
+    /// Stops an operation; what it has done stays.
+    pub async fn cancel(&self, operation_id: &str) -> Result<Operation> {
+        let cancel = async |tx: Tx, id: String| {
+            let operation = row::hold(&tx, &id).await?;
+            allow(&operation, &[OperationStatus::Previewed, OperationStatus::Running])?;
+            let operation = operation.ended(OperationStatus::Cancelled, tx.now_ms().await?);
+            row::update(&tx, &operation).await?;
+            Ok(operation)
+        };
+        Ok(self.shared.store.transact_with(operation_id.to_owned(), cancel).await?)
+    }
+
+    /// How far an operation is.
+    pub async fn operation(&self, operation_id: &str) -> Result<Operation> {
+        let look = async |tx: Tx, id: String| row::look(&tx, &id).await;
+        Ok(self.shared.store.read_with(operation_id.to_owned(), look).await?)
+    }
+
+    /// A page of operations, the newest first; `before` is the id of the last one of the page before.
+    pub async fn operations(
+        &self,
+        status: Option<OperationStatus>,
+        before: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<Operation>> {
+        type Page = (Option<OperationStatus>, Option<String>, i64);
+        let read = async |tx: Tx, (status, before, limit): Page| {
+            row::page(&tx, status, before.as_deref(), limit).await
+        };
+        let context = (status, before, limit.clamp(1, MAX_PAGE) as i64);
+        Ok(self.shared.store.read_with(context, read).await?)
+    }
+}
+
+type Previewing = (Arc<Shared>, Action, Filter, String);
+
+async fn preview_in(
+    tx: Tx,
+    (shared, action, filter, asked_by): Previewing,
+) -> mainstay_store::Result<Operation> {
+    row::prune(&tx, RETENTION_MS).await?;
+    let highest = inbox::highest(&tx).await?;
+    let preview = inbox::counts(&tx, &filter, highest).await?;
+    let total = preview.iter().map(|counted| counted.count).sum();
+    let now_ms = tx.now_ms().await?;
+    let operation =
+        Operation { preview, total, highest, ..Operation::new(&shared, action, filter, asked_by, now_ms) };
+    row::insert(&tx, &operation).await?;
+    Ok(operation)
+}
+
+fn allow(operation: &Operation, states: &[OperationStatus]) -> Result<()> {
+    match states.contains(&operation.status) {
+        true => Ok(()),
+        false => Err(Error::LetterOperationStatus {
+            operation_id: operation.operation_id.clone(),
+            current_status: operation.status.as_str(),
+        }),
+    }
+}

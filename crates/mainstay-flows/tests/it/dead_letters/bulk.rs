@@ -1,0 +1,196 @@
+//! What is done about many letters: preview, run, progress, cancel.
+
+use super::bench::{Bench, PATIENCE, SHOP, components, orders, until};
+use mainstay_flows::dead_letters::{Action, CHUNK, Filter, OperationStatus, POOL, Status, Upkeep};
+use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_testkit::time::VirtualTime;
+use std::time::Duration;
+
+/// So many letters of charges.
+async fn charged(place: &Place, count: usize) -> Bench {
+    let bench = Bench::open(place).await;
+    let engine = bench.start().await;
+    bench.charge(orders(count)).await;
+    engine.stop(PATIENCE).await.unwrap();
+    bench
+}
+
+#[test]
+fn a_preview_says_what_running_it_touches_and_changes_nothing() {
+    for_each_store(async |place| {
+        let bench = charged(&place, CHUNK * 2 + 7).await;
+        let operation = bench.letters.preview(Action::Retry, Filter::default(), "ann").await.unwrap();
+        let total = (CHUNK * 2 + 7) as u64;
+        assert_eq!((operation.status, operation.total), (OperationStatus::Previewed, total));
+        let counted = &operation.preview[..];
+        assert_eq!(
+            (counted.len(), &*counted[0].kind, &*counted[0].name, counted[0].count),
+            (1, "work", "charge", total)
+        );
+        assert_eq!(bench.count(Status::Pending).await, total);
+        bench.mend();
+        bench.letters.run(&operation.operation_id).await.unwrap();
+        let engine = bench.start().await;
+        let ended = bench.ended(&operation.operation_id).await;
+        assert_eq!(
+            (ended.status, ended.done, ended.skipped, ended.failed),
+            (OperationStatus::Done, total, 0, 0)
+        );
+        until("all are resolved", async || bench.count(Status::Resolved).await == total).await;
+        engine.stop(PATIENCE).await.unwrap();
+        let effects = bench.effects().await;
+        assert_eq!(effects.len() as u64, total);
+        assert!(effects.values().all(|count| *count == 1));
+        let again = bench.letters.run(&operation.operation_id).await.unwrap_err();
+        assert_eq!(again.code(), "LETTER_OPERATION_STATUS_CONFLICT");
+    });
+}
+
+#[test]
+fn letters_that_come_later_or_fail_again_are_left_alone() {
+    for_each_store(async |place| {
+        let bench = charged(&place, CHUNK + 10).await;
+        let operation = bench.letters.preview(Action::Retry, Filter::default(), "ann").await.unwrap();
+        let engine = bench.start().await;
+        bench.charge(["later".to_owned()]).await;
+        // Everything is as broken as before.
+        bench.letters.run(&operation.operation_id).await.unwrap();
+        let ended = bench.ended(&operation.operation_id).await;
+        let total = (CHUNK + 10) as u64;
+        assert_eq!((ended.done, ended.skipped, ended.failed), (total, 0, 0));
+        bench.drained(SHOP).await;
+        until("all are pending again", async || bench.count(Status::Pending).await == total + 1).await;
+        engine.stop(PATIENCE).await.unwrap();
+        let all = bench.list(Filter::default()).await;
+        let retried = all.iter().filter(|letter| letter.retry_count == 1).count() as u64;
+        assert_eq!((all.len() as u64, retried), (total + 1, total), "each once, and the later one never");
+    });
+}
+
+#[test]
+fn only_what_a_filter_names_is_touched() {
+    for_each_store(async |place| {
+        let bench = charged(&place, 20).await;
+        let one = Filter { error: Some("order o7 ".into()), ..Filter::default() };
+        let operation = bench.letters.preview(Action::Ignore, one, "ann").await.unwrap();
+        assert_eq!(operation.total, 1);
+        bench.letters.run(&operation.operation_id).await.unwrap();
+        let engine = bench.start().await;
+        assert_eq!(bench.ended(&operation.operation_id).await.done, 1);
+        let ignored = bench.list(Filter { status: Some(Status::Ignored), ..Filter::default() }).await;
+        assert!(ignored.len() == 1 && ignored[0].error.ends_with("order o7 has no stock"), "{ignored:?}");
+        // Nothing is resolved yet, and ignored ones are purged only when they are named.
+        for (status, expected) in [(None, 0), (Some(Status::Ignored), 1), (Some(Status::Pending), 19)] {
+            let filter = Filter { status, ..Filter::default() };
+            let operation = bench.letters.preview(Action::Purge, filter, "ann").await.unwrap();
+            bench.letters.run(&operation.operation_id).await.unwrap();
+            assert_eq!(bench.ended(&operation.operation_id).await.done, expected);
+        }
+        engine.stop(PATIENCE).await.unwrap();
+        assert!(bench.list(Filter::default()).await.is_empty());
+        assert!(bench.work.letters(mainstay_work::LetterFilter::default(), 10).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn what_is_done_about_a_letter_of_which_somebody_else_was_faster_is_skipped() {
+    for_each_store(async |place| {
+        let bench = charged(&place, 10).await;
+        let operation = bench.letters.preview(Action::Retry, Filter::default(), "ann").await.unwrap();
+        let letter = bench.list(Filter::default()).await.remove(3);
+        bench.letters.ignore(letter.number, "bob").await.unwrap();
+        bench.letters.run(&operation.operation_id).await.unwrap();
+        let engine = bench.start().await;
+        let ended = bench.ended(&operation.operation_id).await;
+        engine.stop(PATIENCE).await.unwrap();
+        assert_eq!((ended.total, ended.done), (10, 9));
+        assert_eq!(bench.count(Status::Ignored).await, 1);
+    });
+}
+
+#[test]
+fn an_operation_that_is_cancelled_half_way_does_nothing_more() {
+    for_each_store(async |place| {
+        let bench = charged(&place, CHUNK * 6).await;
+        let operation = bench.letters.preview(Action::Ignore, Filter::default(), "ann").await.unwrap();
+        bench.letters.run(&operation.operation_id).await.unwrap();
+        let engine = bench.start().await;
+        until("it has begun", async || {
+            bench.letters.operation(&operation.operation_id).await.unwrap().done > 0
+        })
+        .await;
+        let cancelled = bench.letters.cancel(&operation.operation_id).await;
+        bench.drained(POOL).await;
+        engine.stop(PATIENCE).await.unwrap();
+        let ended = bench.letters.operation(&operation.operation_id).await.unwrap();
+        match cancelled {
+            Ok(_) => assert_eq!(ended.status, OperationStatus::Cancelled),
+            // It was faster.
+            Err(error) => assert_eq!(error.code(), "LETTER_OPERATION_STATUS_CONFLICT"),
+        }
+        assert_eq!(ended.done, bench.count(Status::Ignored).await, "what was done is on record");
+        assert_eq!(ended.done + bench.count(Status::Pending).await, (CHUNK * 6) as u64);
+        let again = bench.letters.cancel(&operation.operation_id).await.unwrap_err();
+        assert_eq!(again.code(), "LETTER_OPERATION_STATUS_CONFLICT");
+    });
+}
+
+#[test]
+fn a_cancelled_preview_cannot_be_run_and_an_old_one_has_expired() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let bench = Bench::on(store, Duration::from_secs(15), Upkeep::none()).await;
+        let operation = bench.letters.preview(Action::Retry, Filter::default(), "ann").await.unwrap();
+        bench.letters.cancel(&operation.operation_id).await.unwrap();
+        let late = bench.letters.run(&operation.operation_id).await.unwrap_err();
+        assert_eq!(late.code(), "LETTER_OPERATION_STATUS_CONFLICT");
+        let operation = bench.letters.preview(Action::Retry, Filter::default(), "ann").await.unwrap();
+        time.advance(mainstay_flows::dead_letters::PREVIEW_LASTS.as_millis() as i64 + 1).await.unwrap();
+        let late = bench.letters.run(&operation.operation_id).await.unwrap_err();
+        assert_eq!(late.code(), "LETTER_PREVIEW_EXPIRED");
+        // The record of both is kept, and not for ever.
+        assert_eq!(bench.letters.operations(None, None, 10).await.unwrap().len(), 2);
+        let cancelled = Some(OperationStatus::Cancelled);
+        assert_eq!(bench.letters.operations(cancelled, None, 10).await.unwrap().len(), 1);
+        time.advance(mainstay_flows::dead_letters::RETENTION.as_millis() as i64 + 1).await.unwrap();
+        bench.letters.preview(Action::Retry, Filter::default(), "ann").await.unwrap();
+        assert_eq!(bench.letters.operations(None, None, 10).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn what_cannot_be_done_about_letters_of_a_status_is_refused() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place).await;
+        for (action, status) in [
+            (Action::Retry, Status::Resolved),
+            (Action::Retry, Status::Retrying),
+            (Action::Ignore, Status::Ignored),
+            (Action::Purge, Status::Retrying),
+        ] {
+            let filter = Filter { status: Some(status), ..Filter::default() };
+            let refused = bench.letters.preview(action, filter, "ann").await.unwrap_err();
+            assert_eq!(refused.code(), "FLOW_INVALID", "{action:?} {status:?}");
+        }
+        assert!(bench.letters.operations(None, None, 10).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_letter_that_cannot_be_tried_again_is_named_and_holds_nobody_up() {
+    for_each_store(async |place| {
+        let bench = charged(&place, 3).await;
+        let spoil = async |tx: mainstay_store::Tx| {
+            let sql = "UPDATE mainstay_letters SET letter = '{}' WHERE number = (SELECT min(number) FROM mainstay_letters)";
+            tx.execute(sql, &[]).await
+        };
+        bench.store.transact(spoil).await.unwrap();
+        let operation = bench.letters.preview(Action::Retry, Filter::default(), "ann").await.unwrap();
+        bench.letters.run(&operation.operation_id).await.unwrap();
+        let engine = bench.start().await;
+        let ended = bench.ended(&operation.operation_id).await;
+        engine.stop(PATIENCE).await.unwrap();
+        assert_eq!((ended.status, ended.done, ended.failed), (OperationStatus::Done, 2, 1));
+        assert_eq!((ended.failures.len(), &*ended.failures[0].code), (1, "WORK_INVALID"));
+    });
+}

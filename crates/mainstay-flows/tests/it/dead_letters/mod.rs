@@ -1,0 +1,11 @@
+//! The inbox of dead letters: what is listed, what is done about it, and that nothing of it is lost or doubled.
+
+mod bench;
+mod bulk;
+mod crash;
+mod kinds;
+mod listing;
+mod migration;
+mod nodes;
+mod speed;
+mod upkeep;

@@ -1,0 +1,80 @@
+//! What is done about letters by itself, if it is wanted.
+
+use super::bench::{Bench, PATIENCE, SHOP, components};
+use mainstay_flows::dead_letters::{Again, Filter, Status, Tended, Upkeep};
+use mainstay_testkit::stores::for_each_store;
+use mainstay_testkit::time::VirtualTime;
+use std::time::Duration;
+
+fn again(max_retries: u32) -> Upkeep {
+    let again = Again { max_retries, initial_backoff_ms: 1_000, base: 10.0, max_backoff_ms: 50_000 };
+    Upkeep { retry: [("work".to_owned(), again)].into(), ..Upkeep::none() }
+}
+
+#[test]
+fn letters_are_tried_again_by_themselves_with_growing_waits_and_no_more_often_than_that() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let bench = Bench::on(store, Duration::from_secs(15), Upkeep::none()).await;
+        let engine = bench.start().await;
+        bench.charge(["o1".to_owned()]).await;
+        let upkeep = again(3);
+        for wait_ms in [1_000, 10_000, 50_000] {
+            time.advance(wait_ms - 1).await.unwrap();
+            assert_eq!(bench.letters.tend(&upkeep).await.unwrap(), Tended::default(), "before {wait_ms}");
+            time.advance(1).await.unwrap();
+            assert_eq!(bench.letters.tend(&upkeep).await.unwrap().retried, 1, "after {wait_ms}");
+            bench.drained(SHOP).await;
+        }
+        time.advance(1_000_000).await.unwrap();
+        assert_eq!(bench.letters.tend(&upkeep).await.unwrap(), Tended::default());
+        engine.stop(PATIENCE).await.unwrap();
+        let letter = bench.list(Filter::default()).await.remove(0);
+        assert_eq!((letter.status, letter.retry_count), (Status::Pending, 3));
+        let record = bench.letters.operations(None, None, 10).await.unwrap();
+        assert_eq!(record.len(), 3);
+        assert!(record.iter().all(|one| one.asked_by == "upkeep" && one.done == 1 && one.total == 1));
+    });
+}
+
+#[test]
+fn letters_of_other_kinds_are_not_tried_again() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let bench = Bench::on(store, Duration::from_secs(15), Upkeep::none()).await;
+        let engine = bench.start().await;
+        bench.append_late("o1").await;
+        bench.drained(mainstay_flows::delivery::appends::APPEND_POOL).await;
+        time.advance(1_000_000).await.unwrap();
+        assert_eq!(bench.letters.tend(&again(3)).await.unwrap(), Tended::default());
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn old_letters_are_ignored_by_themselves() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let bench = Bench::on(store, Duration::from_secs(15), Upkeep::none()).await;
+        let engine = bench.start().await;
+        bench.charge(["old".to_owned()]).await;
+        time.advance(5_000).await.unwrap();
+        bench.charge(["new".to_owned()]).await;
+        engine.stop(PATIENCE).await.unwrap();
+        let upkeep = Upkeep { ignore_after: Some(Duration::from_secs(5)), ..Upkeep::none() };
+        assert_eq!(bench.letters.tend(&upkeep).await.unwrap(), Tended { ignored: 1, retried: 0 });
+        let ignored = bench.list(Filter { status: Some(Status::Ignored), ..Filter::default() }).await;
+        assert!(ignored.len() == 1 && ignored[0].error.ends_with("order old has no stock"), "{ignored:?}");
+    });
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place).await;
+        for upkeep in [again(0), again(101), Upkeep { ignore_after: Some(Duration::ZERO), ..Upkeep::none() }]
+        {
+            assert_eq!(bench.letters.tend(&upkeep).await.unwrap_err().code(), "FLOW_INVALID");
+        }
+    });
+}

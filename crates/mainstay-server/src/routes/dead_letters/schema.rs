@@ -1,0 +1,219 @@
+//! How the API's description shows the inbox of dead letters.
+
+#![allow(dead_code, reason = "only their descriptions are used")]
+
+use crate::routes::{flows, work};
+use utoipa::ToSchema;
+
+/// What was done about a letter.
+#[derive(ToSchema)]
+#[schema(as = DeadLetterStatus, rename_all = "camelCase")]
+pub(super) enum Status {
+    Pending,
+    Retrying,
+    Resolved,
+    Ignored,
+}
+
+/// What is done about letters.
+#[derive(ToSchema)]
+#[schema(as = DeadLetterAction, rename_all = "camelCase")]
+pub(super) enum Action {
+    Retry,
+    Ignore,
+    Purge,
+}
+
+/// How far an operation is.
+#[derive(ToSchema)]
+#[schema(as = DeadLetterOperationStatus, rename_all = "camelCase")]
+pub(super) enum OperationStatus {
+    Previewed,
+    Running,
+    Done,
+    Cancelled,
+    Failed,
+}
+
+/// Which letters.
+#[derive(ToSchema)]
+#[schema(as = DeadLetterFilter, rename_all = "camelCase")]
+pub(super) struct Filter {
+    /// Of this kind.
+    #[schema(min_length = 1, max_length = 128)]
+    kind: Option<String>,
+    /// Of this function, projection or target.
+    #[schema(min_length = 1, max_length = 256)]
+    name: Option<String>,
+    /// Of this status.
+    status: Option<Status>,
+    /// Of this group of errors.
+    #[schema(pattern = "^[0-9a-f]{16}$")]
+    group: Option<String>,
+    /// With an error that has this text in it, in small or capital letters.
+    #[schema(min_length = 1, max_length = 256)]
+    error: Option<String>,
+    /// Of what belongs together under this id.
+    #[schema(min_length = 1, max_length = 256)]
+    correlation_id: Option<String>,
+    /// That failed at this moment or later, in milliseconds since the epoch.
+    #[schema(minimum = 0)]
+    failed_since: Option<i64>,
+    /// That failed before this moment.
+    #[schema(minimum = 0)]
+    failed_before: Option<i64>,
+}
+
+/// A dead letter, as it is listed.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct DeadLetter {
+    letter_id: String,
+    /// `work`, `onComplete`, `append`, `projection`, `publication`, or what work was enqueued with.
+    kind: String,
+    /// The function, projection or target that failed.
+    name: String,
+    /// What it is about: the item of work, the event, the publication.
+    reference: String,
+    status: Status,
+    /// Letters of one group have failed in the same way.
+    group: String,
+    failed_at: i64,
+    /// When something was last done about it.
+    changed_at: i64,
+    /// How often it was tried again.
+    retry_count: u32,
+    correlation_id: Option<String>,
+    /// What happened, as much of it as fits into a list.
+    error: String,
+}
+
+/// A page of dead letters.
+#[derive(ToSchema)]
+pub(super) struct DeadLetters {
+    letters: Vec<DeadLetter>,
+    /// The `cursor` of the next page, when there may be more.
+    next: Option<String>,
+}
+
+/// A dead letter with all that is known of it.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct DeadLetterDetail {
+    #[schema(inline)]
+    #[serde(flatten)]
+    letter: DeadLetter,
+    /// What has failed so far, the newest last.
+    attempts: Vec<DeadLetterAttempt>,
+    /// Of an item of work.
+    work: Option<work::schema::Letter>,
+    /// Of a projection.
+    projection: Option<flows::schema::ProjectionLetter>,
+    /// Of a publication.
+    publication: Option<flows::schema::PublicationLetter>,
+}
+
+/// An attempt that failed.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct DeadLetterAttempt {
+    work_id: String,
+    /// Which execution it was, from 1.
+    attempt: u32,
+    at_ms: i64,
+    failure: work::schema::LetterFailure,
+}
+
+/// How many letters there are of one kind, name and status.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct DeadLetterCount {
+    kind: String,
+    name: String,
+    status: Status,
+    count: u64,
+    oldest_failed_at: i64,
+}
+
+/// How many dead letters there are.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct DeadLetterStats {
+    total: u64,
+    /// Those that nobody has dealt with.
+    pending: u64,
+    /// When the oldest of those failed.
+    oldest_pending: Option<i64>,
+    counts: Vec<DeadLetterCount>,
+}
+
+/// Letters that have failed in the same way.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct DeadLetterGroup {
+    group: String,
+    kind: String,
+    name: String,
+    count: u64,
+    oldest_failed_at: i64,
+    newest_failed_at: i64,
+    /// One of them.
+    example_letter_id: String,
+    /// What happened to that one.
+    error: String,
+}
+
+/// Groups of dead letters.
+#[derive(ToSchema)]
+pub(super) struct DeadLetterGroups {
+    groups: Vec<DeadLetterGroup>,
+}
+
+/// A letter about which nothing could be done.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+struct DeadLetterFailure {
+    letter_id: String,
+    code: String,
+    error: String,
+}
+
+/// What is done about dead letters, and what came of it.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct DeadLetterOperation {
+    operation_id: String,
+    action: Action,
+    filter: Filter,
+    /// The only letter that it is about, if it is about one.
+    letter_id: Option<String>,
+    /// Who wanted it: the id of a token, `local` or `upkeep`.
+    asked_by: String,
+    status: OperationStatus,
+    /// What it would touch.
+    preview: Vec<DeadLetterCount>,
+    /// How many letters that were.
+    total: u64,
+    /// About how many it was done.
+    done: u64,
+    /// How many were dealt with by somebody else meanwhile.
+    skipped: u64,
+    /// About how many it could not be done.
+    failed: u64,
+    /// The first twenty of those.
+    failures: Vec<DeadLetterFailure>,
+    /// Why it could not go on.
+    error: Option<String>,
+    created_at: i64,
+    started_at: Option<i64>,
+    updated_at: i64,
+    ended_at: Option<i64>,
+}
+
+/// A page of operations on dead letters.
+#[derive(ToSchema)]
+pub(super) struct DeadLetterOperations {
+    operations: Vec<DeadLetterOperation>,
+    /// The `cursor` of the next page, when there may be more.
+    next: Option<String>,
+}

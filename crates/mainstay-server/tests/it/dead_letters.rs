@@ -1,0 +1,253 @@
+//! Dead letters over HTTP: looked at, grouped, dealt with one by one and by operations.
+
+use crate::client::{Request, get, post};
+use crate::running::{Running, options};
+use mainstay_flows::commands::Commands;
+use mainstay_flows::projections::Registry;
+use mainstay_server::{Role, Rooms, equipped};
+use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_work::{Call, Engine, Failure, Functions, NewWork, Pool, RetryPolicy};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct House {
+    server: Running,
+    rooms: Rooms,
+    _engine: Engine,
+    admin: String,
+    is_well: Arc<AtomicBool>,
+}
+
+impl House {
+    /// `charge` fails until it is well.
+    async fn open(place: &Place) -> Self {
+        let is_well = Arc::new(AtomicBool::new(false));
+        let well = is_well.clone();
+        let functions = Functions::new().action("charge", move |_: Call, order: String| {
+            let is_well = well.load(Ordering::SeqCst);
+            async move {
+                if is_well { Ok(()) } else { Err(Failure::permanent(format!("order {order} has no stock"))) }
+            }
+        });
+        let store = equipped(place.options()).open().await.unwrap();
+        let rooms = Rooms::open_with(&store, Commands::new(), Registry::new(), |_| functions).await.unwrap();
+        rooms.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
+        let engine = rooms.work.start().await.unwrap();
+        let server = Running::start_with(options(), rooms.clone()).await;
+        let admin = server.token(Role::Admin).await;
+        Self { server, rooms, _engine: engine, admin, is_well }
+    }
+
+    /// Letters of so many charges.
+    async fn charge(&self, count: usize) {
+        let items = (0..count).map(|number| {
+            NewWork::new("shop", "charge", &number.to_string()).unwrap().correlated(format!("corr-{number}"))
+        });
+        for enqueued in self.rooms.work.enqueue_all(items.collect()).await.unwrap() {
+            self.rooms.work.wait_for(&enqueued.work_id, PATIENCE).await.unwrap();
+        }
+    }
+
+    async fn ask(&self, request: Request) -> (u16, Value) {
+        let answer = request.token(&self.admin).send(self.server.address).await;
+        (answer.status, answer.json())
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask(get(path)).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        let (status, body) = self.ask(post(path, &body.to_string())).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    async fn refusal(&self, request: Request) -> (u16, String) {
+        let (status, body) = self.ask(request).await;
+        (status, body["code"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits until something that is asked for again and again is so.
+    async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let asking = async {
+            loop {
+                let body = self.get(path).await;
+                if is_so(&body) {
+                    return body;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path}"))
+    }
+}
+
+fn refused(status: u16, code: &str) -> (u16, String) {
+    (status, code.to_owned())
+}
+
+#[test]
+fn letters_are_listed_counted_grouped_and_looked_at() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.charge(3).await;
+        let page = house.get("/admin/dead-letters?limit=2&status=pending&kind=work&name=charge").await;
+        assert_eq!(page["letters"].as_array().unwrap().len(), 2);
+        let next = page["next"].as_str().unwrap();
+        let rest = house.get(&format!("/admin/dead-letters?limit=2&cursor={next}")).await;
+        assert_eq!((rest["letters"].as_array().unwrap().len(), &rest["next"]), (1, &Value::Null));
+        let found = house.get("/admin/dead-letters?correlationId=corr-1&error=NO%20STOCK").await;
+        assert_eq!(found["letters"].as_array().unwrap().len(), 1);
+        let letter = found["letters"][0].clone();
+        assert_eq!(
+            (&letter["kind"], &letter["status"], &letter["retryCount"]),
+            (&json!("work"), &json!("pending"), &json!(0))
+        );
+        let stats = house.get("/admin/dead-letters/stats").await;
+        assert_eq!(
+            (&stats["total"], &stats["pending"], &stats["counts"][0]["name"]),
+            (&json!(3), &json!(3), &json!("charge"))
+        );
+        let groups = house.get("/admin/dead-letters/groups").await;
+        assert_eq!(
+            (groups["groups"].as_array().unwrap().len(), &groups["groups"][0]["count"]),
+            (1, &json!(3))
+        );
+        let group = groups["groups"][0]["group"].as_str().unwrap();
+        let grouped = house
+            .get(&format!("/admin/dead-letters?group={group}&failedSince=1&failedBefore=9999999999999"))
+            .await;
+        assert_eq!(grouped["letters"].as_array().unwrap().len(), 3);
+        let detail =
+            house.get(&format!("/admin/dead-letters/{}", letter["letterId"].as_str().unwrap())).await;
+        assert_eq!((&detail["work"]["args"], &detail["attempts"][0]["attempt"]), (&json!("1"), &json!(1)));
+        assert_eq!(detail["attempts"][0]["failure"]["message"], "order 1 has no stock");
+    });
+}
+
+#[test]
+fn one_letter_is_retried_or_ignored_and_that_is_on_record() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.charge(2).await;
+        let letters = house.get("/admin/dead-letters").await;
+        let place = |index: usize| {
+            format!("/admin/dead-letters/{}", letters["letters"][index]["letterId"].as_str().unwrap())
+        };
+        house.is_well.store(true, Ordering::SeqCst);
+        let retried = house.post(&format!("{}/retry", place(0)), json!({})).await;
+        assert_eq!(
+            (&retried["action"], &retried["status"], &retried["done"]),
+            (&json!("retry"), &json!("done"), &json!(1))
+        );
+        house.until(&place(0), |letter| letter["status"] == "resolved").await;
+        house.post(&format!("{}/ignore", place(1)), json!({})).await;
+        let again = house.refusal(post(&format!("{}/ignore", place(1)), "{}")).await;
+        assert_eq!(again, refused(409, "DEAD_LETTER_NOT_PENDING"));
+        let record = house.get("/admin/dead-letter-operations").await;
+        let actions: Vec<&Value> =
+            record["operations"].as_array().unwrap().iter().map(|one| &one["action"]).collect();
+        assert_eq!(actions, ["ignore", "retry"]);
+        assert!(record["operations"][0]["askedBy"].as_str().unwrap().len() > 3, "{record}");
+    });
+}
+
+#[test]
+fn many_letters_are_previewed_run_and_cancelled() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.charge(5).await;
+        let wanted = json!({ "action": "retry", "filter": { "kind": "work", "name": "charge" } });
+        let previewed = house.post("/admin/dead-letter-operations", wanted.clone()).await;
+        assert_eq!((&previewed["status"], &previewed["total"]), (&json!("previewed"), &json!(5)));
+        let operation =
+            format!("/admin/dead-letter-operations/{}", previewed["operationId"].as_str().unwrap());
+        house.is_well.store(true, Ordering::SeqCst);
+        house.post(&format!("{operation}/run"), json!({})).await;
+        let done = house.until(&operation, |one| one["status"] == "done").await;
+        assert_eq!((&done["done"], &done["skipped"], &done["failed"]), (&json!(5), &json!(0), &json!(0)));
+        house.until("/admin/dead-letters/stats?status=resolved", |stats| stats["total"] == 5).await;
+        for what in ["run", "cancel"] {
+            let late = house.refusal(post(&format!("{operation}/{what}"), "{}")).await;
+            assert_eq!(late, refused(409, "LETTER_OPERATION_STATUS_CONFLICT"));
+        }
+        let other = house.post("/admin/dead-letter-operations", wanted).await;
+        let other = format!("/admin/dead-letter-operations/{}", other["operationId"].as_str().unwrap());
+        assert_eq!(house.post(&format!("{other}/cancel"), json!({})).await["status"], "cancelled");
+        let first = house.get("/admin/dead-letter-operations?limit=1").await;
+        let next = first["next"].as_str().unwrap();
+        let second =
+            house.get(&format!("/admin/dead-letter-operations?limit=1&status=done&cursor={next}")).await;
+        assert_eq!(second["operations"][0]["operationId"], done["operationId"]);
+    });
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let long = "x".repeat(300);
+        for (path, code) in [
+            ("/admin/dead-letters?status=dead".to_owned(), "QUERY_INVALID"),
+            ("/admin/dead-letters?cursor=l5".to_owned(), "QUERY_INVALID"),
+            ("/admin/dead-letters?limit=1001".to_owned(), "QUERY_INVALID"),
+            ("/admin/dead-letters?colour=red".to_owned(), "QUERY_INVALID"),
+            ("/admin/dead-letters/stats?cursor=letter_5".to_owned(), "QUERY_INVALID"),
+            ("/admin/dead-letter-operations?cursor=x".to_owned(), "QUERY_INVALID"),
+            ("/admin/dead-letters?group=xyz".to_owned(), "WORK_INVALID"),
+            ("/admin/dead-letters?kind=no%20kind".to_owned(), "WORK_INVALID"),
+            (format!("/admin/dead-letters?error={long}"), "WORK_INVALID"),
+            (format!("/admin/dead-letters/groups?name={long}"), "WORK_INVALID"),
+            ("/admin/dead-letters?failedSince=-1".to_owned(), "WORK_INVALID"),
+        ] {
+            assert_eq!(house.refusal(get(&path)).await, refused(400, code), "{path}");
+        }
+        for (body, code) in [
+            (json!({ "action": "burn" }), "BODY_INVALID"),
+            (json!({ "action": "retry", "filter": { "status": "dead" } }), "BODY_INVALID"),
+            (json!({ "action": "retry", "filter": { "colour": "red" } }), "BODY_INVALID"),
+            (json!({ "action": "retry", "filter": { "group": "1" } }), "BODY_INVALID"),
+            (json!({ "action": "retry", "filter": { "status": "resolved" } }), "FLOW_INVALID"),
+            (json!({ "action": "ignore", "filter": { "error": "" } }), "WORK_INVALID"),
+        ] {
+            let refusal = house.refusal(post("/admin/dead-letter-operations", &body.to_string())).await;
+            assert_eq!(refusal, refused(400, code), "{body}");
+        }
+        for path in ["/admin/dead-letters/letter_9", "/admin/dead-letters/9"] {
+            assert_eq!(house.refusal(get(path)).await, refused(404, "DEAD_LETTER_NOT_FOUND"));
+        }
+        let unknown = house.refusal(get("/admin/dead-letter-operations/operation_9")).await;
+        assert_eq!(unknown, refused(404, "LETTER_OPERATION_NOT_FOUND"));
+    });
+}
+
+#[test]
+fn readers_look_operators_act_and_only_admins_purge() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.charge(1).await;
+        let (reader, operator) =
+            (house.server.token(Role::Reader).await, house.server.token(Role::Operator).await);
+        let ask = async |request: Request, token: &str| {
+            request.token(token).send(house.server.address).await.status
+        };
+        assert_eq!(ask(get("/admin/dead-letters"), &reader).await, 200);
+        let retry = json!({ "action": "retry" }).to_string();
+        let purge = json!({ "action": "purge" }).to_string();
+        let path = "/admin/dead-letter-operations";
+        assert_eq!(ask(post(path, &retry), &reader).await, 403);
+        assert_eq!(ask(post(path, &retry), &operator).await, 200);
+        assert_eq!(ask(post(path, &purge), &operator).await, 403);
+        let previewed = house.post(path, json!({ "action": "purge" })).await;
+        let run = format!("{path}/{}/run", previewed["operationId"].as_str().unwrap());
+        assert_eq!(ask(post(&run, "{}"), &operator).await, 403);
+        assert_eq!(ask(post(&run, "{}"), &house.admin).await, 200);
+    });
+}

@@ -1,0 +1,89 @@
+//! The inbox of dead letters: one row for everything that failed for good, whoever keeps the rest of it.
+//!
+//! Work writes the rows of its own letters. Whoever else has letters (projections, publications) [puts](put) a row here in
+//! the transaction in which its own letter changes. So lists, counts and groups are one table's, whatever has failed.
+//!
+//! | status | means | what leads on |
+//! |---|---|---|
+//! | pending | nothing was done about it yet | it is retried or ignored |
+//! | retrying | it is tried again | that succeeds (resolved), fails or is cancelled (pending) |
+//! | resolved | trying again has succeeded | |
+//! | ignored | somebody decided to leave it | it is retried after all |
+//!
+//! - `fingerprint`: which errors are the same
+//! - `look`: lists, counts and groups
+//! - `write`: the rows
+
+mod fingerprint;
+mod look;
+pub(crate) mod write;
+
+pub use fingerprint::{group, template};
+pub use look::{
+    Counted, Filter, Group, Listed, MAX_FILTER_BYTES, counts, find, groups, highest, page, waiting,
+};
+pub use write::{Entry, put, regroup, remove, remove_numbers};
+
+use serde::{Deserialize, Serialize};
+
+/// The kind of letters of projections.
+pub const PROJECTION: &str = "projection";
+/// The kind of letters of publications.
+pub const PUBLICATION: &str = "publication";
+/// The kind of letters of work, unless it was enqueued with another.
+pub const WORK: &str = "work";
+
+/// What was done about a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Status {
+    /// Nothing yet.
+    Pending,
+    /// It is tried again.
+    Retrying,
+    /// Trying again has succeeded.
+    Resolved,
+    /// Somebody decided to leave it.
+    Ignored,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Retrying, Self::Resolved, Self::Ignored];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Retrying => "retrying",
+            Self::Resolved => "resolved",
+            Self::Ignored => "ignored",
+        }
+    }
+
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Pending => 0,
+            Self::Retrying => 1,
+            Self::Resolved => 2,
+            Self::Ignored => 3,
+        }
+    }
+
+    pub(crate) fn of(number: i64) -> Self {
+        match number {
+            1 => Self::Retrying,
+            2 => Self::Resolved,
+            3 => Self::Ignored,
+            _ => Self::Pending,
+        }
+    }
+}
+
+/// Longest text of an error that is listed; the letter itself has all of it.
+const MAX_ERROR_BYTES: usize = 500;
+
+/// As much of an error as is listed.
+fn listed(error: &str) -> &str {
+    &error[..error.floor_char_boundary(MAX_ERROR_BYTES)]
+}
