@@ -13,7 +13,7 @@ use mainstay_guards::once::{Answers, OnceLayer};
 use std::fmt;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::{OpenApi, PathItem};
+use utoipa::openapi::{Deprecated, OpenApi, PathItem};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 /// Below this, requests need no token while the server listens on this machine alone and no token was ever made.
@@ -116,6 +116,7 @@ impl Routes {
             let mut item = paths.paths[&entry.path].clone();
             for operation in operations_mut(&mut item) {
                 crate::openapi::complete(operation, entry.rule.permission);
+                operation.deprecated = entry.rule.successor.map(|_| Deprecated::True);
             }
             match api.paths.paths.get_mut(&entry.path) {
                 Some(known) => known.merge_operations(item),

@@ -127,11 +127,11 @@ static SET: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 static IGNORE: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::list("UPDATE mainstay_letters SET status = 2 WHERE status = 0 AND id IN ({values})")
+    Bulk::list("UPDATE mainstay_letters SET status = 2 WHERE status + 0 = 0 AND id IN ({values})")
 });
 /// What was to try a letter again was cancelled.
 pub(crate) static RETURN: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::list("UPDATE mainstay_letters SET status = 0 WHERE status = 1 AND id IN ({values})")
+    Bulk::list("UPDATE mainstay_letters SET status = 0 WHERE status + 0 = 1 AND id IN ({values})")
 });
 static DELETE: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::list("DELETE FROM mainstay_letters WHERE id IN ({values})"));

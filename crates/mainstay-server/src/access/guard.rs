@@ -7,14 +7,16 @@ use crate::app::App;
 use crate::audit::audited;
 use crate::{Answer, Problem, error};
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, LINK};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use mainstay_guards::http::Peer;
 use std::sync::Arc;
 use std::time::Duration;
+
+const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 
 /// What the guard of one route knows.
 #[derive(Clone)]
@@ -43,7 +45,11 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
     if let Some(path) = &post.audited {
         let action = format!("{} {path}", parts.method);
         let answer = audited(&post.app, &action, admitted, (parts, body), next);
-        return post.in_time(answer).await;
+        let answer = post.in_time(answer).await;
+        return match post.rule.successor {
+            Some(successor) => replaced(answer, &action, successor),
+            None => answer,
+        };
     }
     let principal = match admitted {
         Ok(principal) => principal,
@@ -97,6 +103,17 @@ impl Post {
         let is_unreachable = is_from_here && local::is_loopback(self.app.address().ip());
         Ok(self.is_open && is_unreachable && !self.app.tokens().exist().await?)
     }
+}
+
+/// An answer of a route that is going away.
+fn replaced(mut answer: Response, action: &str, successor: &str) -> Response {
+    tracing::warn!(action, successor, "a route was called that is going away");
+    let headers = answer.headers_mut();
+    headers.insert(DEPRECATION, HeaderValue::from_static("true"));
+    if let Ok(link) = HeaderValue::try_from(format!("<{successor}>; rel=\"successor-version\"")) {
+        headers.insert(LINK, link);
+    }
+    answer
 }
 
 fn unauthenticated(detail: &str) -> Problem {

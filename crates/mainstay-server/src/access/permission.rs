@@ -52,6 +52,11 @@ impl Permission {
         Rule { is_waiting: true, ..self.into() }
     }
 
+    /// A rule of a route that is going away: whoever calls it is told which one takes its place (item 223).
+    pub fn replaced_by(self, successor: &'static str) -> Rule {
+        Rule { successor: Some(successor), ..self.into() }
+    }
+
     /// A rule without a time limit, for answers that stream until the server stops.
     pub fn streaming(self) -> Rule {
         Rule { is_streaming: true, ..self.into() }
@@ -69,10 +74,12 @@ pub struct Rule {
     pub is_streaming: bool,
     /// Whether its answers may be waited for.
     pub is_waiting: bool,
+    /// The route that takes its place, if it is going away.
+    pub successor: Option<&'static str>,
 }
 
 impl From<Permission> for Rule {
     fn from(permission: Permission) -> Self {
-        Self { permission, is_batch: false, is_streaming: false, is_waiting: false }
+        Self { permission, is_batch: false, is_streaming: false, is_waiting: false, successor: None }
     }
 }

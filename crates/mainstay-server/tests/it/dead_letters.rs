@@ -251,3 +251,19 @@ fn readers_look_operators_act_and_only_admins_purge() {
         assert_eq!(ask(post(&run, "{}"), &house.admin).await, 200);
     });
 }
+
+#[test]
+fn b_223_routes_that_the_inbox_replaces_still_answer_and_say_so() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Running::start_on(options(), store).await;
+        let token = server.token(Role::Reader).await;
+        let old = get("/admin/letters").token(&token).send(server.address).await;
+        assert_eq!((old.status, old.header("deprecation")), (200, Some("true")), "{old:?}");
+        assert_eq!(old.header("link"), Some("</admin/dead-letters>; rel=\"successor-version\""));
+        let new = get("/admin/dead-letters").token(&token).send(server.address).await;
+        assert_eq!((new.status, new.header("deprecation")), (200, None), "{new:?}");
+        let described = get("/openapi.json").send(server.address).await.json();
+        assert_eq!(described["paths"]["/admin/letters"]["get"]["deprecated"], true);
+    });
+}

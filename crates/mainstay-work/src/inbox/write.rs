@@ -67,11 +67,10 @@ static AGAIN: LazyLock<Bulk> = LazyLock::new(|| {
     );
     Bulk::insert(&text, &[Int, Text, Text, Text, Int, Int, Int, Int, Int, Text, Text])
 });
-static RETRYING: LazyLock<Bulk> =
-    LazyLock::new(|| set("status = 1, retries = retries + 1", "status IN (0, 3)"));
-static RESOLVED: LazyLock<Bulk> = LazyLock::new(|| set("status = 2", "status = 1"));
-static RETURNED: LazyLock<Bulk> = LazyLock::new(|| set("status = 0", "status = 1"));
-static IGNORED: LazyLock<Bulk> = LazyLock::new(|| set("status = 3", "status = 0"));
+static RETRYING: LazyLock<Bulk> = LazyLock::new(|| set("status = 1, retries = retries + 1", "IN (0, 3)"));
+static RESOLVED: LazyLock<Bulk> = LazyLock::new(|| set("status = 2", "= 1"));
+static RETURNED: LazyLock<Bulk> = LazyLock::new(|| set("status = 0", "= 1"));
+static IGNORED: LazyLock<Bulk> = LazyLock::new(|| set("status = 3", "= 0"));
 static NUMBERS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::list("SELECT reference, number FROM mainstay_dead_letters WHERE reference IN ({values})")
 });
@@ -86,9 +85,12 @@ const UNGROUPED: &str = "SELECT number, error FROM mainstay_dead_letters WHERE e
 const REGROUP: &str =
     "UPDATE mainstay_dead_letters SET error_group = $2 WHERE number = $1 AND error_group = 0";
 
+/// Rows are found by their numbers and never by their status, whatever the planner believes: all letters of an operation have
+/// the same one.
 fn set(what: &str, of: &str) -> Bulk {
     Bulk::list(&format!(
-        "UPDATE mainstay_dead_letters SET {what}, changed_at = mainstay_now() WHERE {of} AND number IN ({{values}})"
+        "UPDATE mainstay_dead_letters SET {what}, changed_at = mainstay_now() WHERE status + 0 {of} \
+         AND number IN ({{values}})"
     ))
 }
 

@@ -15,7 +15,7 @@ const GO_ON: &str = "mainstay.letters.chunk";
 const ENDED: &str = "mainstay.letters.ended";
 
 /// How many letters one transaction deals with: few enough that others do not wait for it.
-pub const CHUNK: usize = 128;
+pub const CHUNK: usize = 256;
 
 /// How many letters a second are dealt with at the most, so that there is room for what others do meanwhile.
 const PER_SECOND: u64 = 6_400;

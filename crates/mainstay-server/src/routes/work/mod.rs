@@ -55,14 +55,17 @@ pub(super) fn routes() -> Routes {
         .add(Operator, routes!(crons::pause))
         .add(Operator, routes!(crons::resume));
     let letters = Routes::default()
-        .add(Reader, routes!(letters::list))
-        .add(Reader, routes!(letters::get))
-        .add(Operator, routes!(letters::retry))
-        .add(Operator, routes!(letters::ignore))
-        .add(Operator, routes!(letters::retry_all))
-        .add(Admin, routes!(letters::purge));
+        .add(Reader.replaced_by(INBOX), routes!(letters::list))
+        .add(Reader.replaced_by(INBOX), routes!(letters::get))
+        .add(Operator.replaced_by(INBOX), routes!(letters::retry))
+        .add(Operator.replaced_by(INBOX), routes!(letters::ignore))
+        .add(Operator.replaced_by(INBOX), routes!(letters::retry_all))
+        .add(Admin.replaced_by(INBOX), routes!(letters::purge));
     shop.and(clock).and(letters)
 }
+
+/// Where letters of all kinds are.
+const INBOX: &str = "/admin/dead-letters";
 
 /// Work, for whoever may see all of it: it belongs to no tenant, so those who are confined to one are refused.
 struct Shop(Work);
