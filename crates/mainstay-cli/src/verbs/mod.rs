@@ -18,6 +18,7 @@ mod reference;
 mod replay;
 mod restore;
 mod serve;
+mod state;
 mod token;
 mod trace;
 mod verify;
@@ -49,6 +50,7 @@ pub(crate) enum Verb {
     Publications(publications::Publications),
     Replay(replay::Replay),
     Trace(trace::Trace),
+    State(state::State),
     Token(token::Token),
     Audit(audit::Audit),
     Verify(verify::Verify),
@@ -81,6 +83,7 @@ impl Verb {
             Self::Publications(verb) => block_on(verb.run(global)),
             Self::Replay(verb) => block_on(verb.run(global)),
             Self::Trace(verb) => block_on(verb.run(global)),
+            Self::State(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
             Self::Audit(verb) => block_on(verb.run(global)),
             Self::Verify(verb) => block_on(verb.run(global)),

@@ -8,6 +8,7 @@
 //! - `health`: whether the server lives, and whether it can work
 //! - `metrics`: figures for Prometheus
 //! - `openapi`: the description of all of these
+//! - `system`: how everything is, on one page
 //! - `tokens`: who may do what
 //! - `work`: the workshop
 //!
@@ -23,6 +24,7 @@ mod guards;
 mod health;
 mod metrics;
 mod openapi;
+mod system;
 mod tokens;
 mod work;
 
@@ -40,6 +42,7 @@ pub(crate) fn all() -> Routes {
         .and(health::routes())
         .and(metrics::routes())
         .and(openapi::routes())
+        .and(system::routes())
         .and(tokens::routes())
         .and(work::routes())
 }

@@ -5,7 +5,7 @@ use crate::running::{Running, options};
 use mainstay_events::{Append, NewEvent};
 use mainstay_flows::commands::Commands;
 use mainstay_flows::projections::{Category, Projection, Registry};
-use mainstay_server::{HealthRules, Rooms, equipped};
+use mainstay_server::{HealthRules, Role, Rooms, equipped};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_work::{Call, Functions, NewWork};
@@ -100,6 +100,34 @@ fn b_238_b_248_b_249_a_projection_that_is_behind_closes_the_gate_and_is_graded()
         let whole = get("/health").send(server.address).await;
         assert_eq!((whole.status, &whole.json()["status"]), (200, &json!("degraded")), "{whole:?}");
         assert!(whole.json()["warning"].as_str().unwrap().contains("projections"), "{whole:?}");
+    });
+}
+
+#[test]
+fn b_228_the_state_of_the_system_is_told_on_one_page() {
+    for_each_store(async |place| {
+        let (server, rooms) = held_up(&place, HealthRules::default()).await;
+        let token = server.token(Role::Reader).await;
+        submit(&rooms, 500).await;
+        until(503, "/health/ready", &server).await;
+        let answer = get("/admin/system").token(&token).send(server.address).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let told = answer.json();
+        assert_eq!(told["projections"]["lags"]["orderSummary"], 500);
+        assert_eq!(told["projections"]["activeRebuilds"], json!([]));
+        let summary = &told["summary"];
+        assert_eq!(
+            (&summary["status"], &summary["projectionsWithLag"]),
+            (&json!("degraded"), &json!(1)),
+            "{summary}"
+        );
+        assert_eq!((&summary["pendingDeadLetters"], &summary["openCircuits"]), (&json!(0), &json!(0)));
+        assert_eq!(summary["critical"], json!(["orderSummary is 500 events behind"]));
+        assert!(
+            told["timestamp"].is_i64()
+                && told["circuitBreakers"].is_object()
+                && told["deadLetters"].is_object()
+        );
     });
 }
 
