@@ -7,17 +7,20 @@
 //! - `record`: the table, and what a failure leads to
 //! - `poison`: quarantined events
 //! - `letters`: dead letters of projections
+//! - `count`: how much of both lies aside
 //! - `payload`: what their events say
 //! - `by_hand`: seeing to a letter outside of Mainstay
 //! - `retry`: trying one event again, as work
 
 mod by_hand;
+mod count;
 mod letters;
 mod payload;
 mod poison;
 mod record;
 pub(crate) mod retry;
 
+pub use count::Aside;
 pub use letters::{Letter, LetterFilter, LetterStats, LetterStatus};
 pub use payload::MAX_PAYLOADS_BYTES;
 pub use poison::{Poison, PoisonEvent, PoisonStats, PoisonStatus, Quarantined};
