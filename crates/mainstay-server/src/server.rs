@@ -2,11 +2,10 @@
 
 use crate::access::is_loopback;
 use crate::app::{App, Inner};
-use crate::health::Watch;
 use crate::listen::connection::Service;
 use crate::listen::tls;
 use crate::routing::Route;
-use crate::{Error, Options, Result, Rooms, Routes, Shutdown, Tokens, openapi, routes};
+use crate::{Error, Options, Result, Rooms, Routes, Shutdown, Tokens, health, openapi, report, routes};
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
 use std::future::Future;
@@ -73,7 +72,9 @@ impl Server {
             shutdown: Shutdown::default(),
             figures: Default::default(),
             random: SystemRandom::default(),
-            watch: Watch::default(),
+            watch: health::watch(),
+            collected: report::figures(),
+            rates: Default::default(),
             openapi: description.expect("a description is texts and numbers"),
         });
         let router = routes.build(&app);
@@ -108,9 +109,10 @@ impl Server {
         let shutdown = service.app.shutdown().clone();
         let mut connections = JoinSet::new();
         // So that the first probe finds something.
-        service.app.watch().begin(&service.app);
+        health::begin(&service.app);
         tokio::select! {
             () = accept(&listener, &service, &mut connections) => {}
+            () = report::emit_every_minute(&service.app) => {}
             () = stop => {}
             () = shutdown.requested() => {}
         }
