@@ -8,6 +8,7 @@ mod demo;
 mod events;
 mod intents;
 mod limits;
+mod metrics;
 mod migrate;
 mod progress;
 mod projections;
@@ -23,13 +24,13 @@ mod work;
 
 use crate::arguments::Global;
 use crate::config::Config;
+use crate::log::Level;
 use crate::{Error, Result};
 use clap::Subcommand;
 use mainstay::events::Log;
 use mainstay::store::{self, Location};
 use std::future::Future;
 use std::time::Duration;
-use tracing_subscriber::filter::LevelFilter;
 
 /// A verb of the command line.
 #[derive(Debug, Subcommand)]
@@ -46,6 +47,7 @@ pub(crate) enum Verb {
     Publications(publications::Publications),
     Replay(replay::Replay),
     Trace(trace::Trace),
+    Metrics(metrics::Metrics),
     Token(token::Token),
     Verify(verify::Verify),
     Backup(backup::Backup),
@@ -57,9 +59,14 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// What is logged while it runs. The demo lets things go wrong on purpose, and tells of them itself.
-    pub(crate) fn loudness(&self) -> LevelFilter {
-        if matches!(self, Self::Demo(_)) { LevelFilter::ERROR } else { LevelFilter::WARN }
+    /// From when on something is told while it runs, unless somebody says so. The demo lets things go wrong on purpose, and
+    /// tells of them itself.
+    pub(crate) fn loudness(&self) -> Level {
+        match self {
+            Self::Serve(_) => Level::Report,
+            Self::Demo(_) => Level::Error,
+            _ => Level::Warn,
+        }
     }
 
     pub(crate) fn run(&self, global: &Global) -> Result<()> {
@@ -76,6 +83,7 @@ impl Verb {
             Self::Publications(verb) => block_on(verb.run(global)),
             Self::Replay(verb) => block_on(verb.run(global)),
             Self::Trace(verb) => block_on(verb.run(global)),
+            Self::Metrics(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
             Self::Verify(verb) => block_on(verb.run(global)),
             Self::Backup(verb) => block_on(verb.run(global)),
