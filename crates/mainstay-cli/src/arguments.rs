@@ -41,7 +41,7 @@ pub(crate) struct Global {
     /// Answer in JSON: data on stdout, an error as one line on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// What is told on stderr while it runs, from this level on; reports unless given, of other verbs than serve warnings
+    /// Tell on stderr what happens, from this level on; serve tells from report on and other verbs from warn, unless given
     #[arg(long, global = true, value_name = "LEVEL", env = "MAINSTAY_LOG")]
     pub(crate) log: Option<Level>,
 }
