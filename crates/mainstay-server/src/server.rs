@@ -110,9 +110,10 @@ impl Server {
         let mut connections = JoinSet::new();
         // So that the first probe finds something.
         health::begin(&service.app);
+        let reporting = report::emit_every_minute(&service.app);
         tokio::select! {
             () = accept(&listener, &service, &mut connections) => {}
-            () = report::emit_every_minute(&service.app) => {}
+            () = reporting => {}
             () = stop => {}
             () = shutdown.requested() => {}
         }

@@ -8,6 +8,7 @@ use super::document::{Report, appended};
 use crate::app::App;
 use crate::glance::bounded;
 use serde::Serialize;
+use std::future::Future;
 use std::time::Duration;
 
 /// The name of the job.
@@ -33,24 +34,32 @@ struct Line<'a> {
     report: &'a Report,
 }
 
-/// Writes a line every minute of the store's clock, for ever.
-pub(crate) async fn emit_every_minute(app: &App) {
+/// Writes a line every minute of the store's clock from now on, for ever.
+pub(crate) fn emit_every_minute(app: &App) -> impl Future<Output = ()> {
     let clock = app.store().clock();
     let mut due = clock.now_ms().saturating_add(EVERY_MS);
     // So that the first report knows what was there before.
     app.rates().per_minute(clock.now_ms(), appended(app));
-    loop {
-        let left = due.saturating_sub(clock.now_ms());
-        if left <= 0 {
-            emit(app).await;
+    async move {
+        loop {
+            let now_ms = clock.now_ms();
+            let left = due.saturating_sub(now_ms);
+            if left <= 0 {
+                emit(app).await;
+            }
+            due = next(due, now_ms);
+            let left = due.saturating_sub(clock.now_ms()).clamp(0, EVERY_MS);
+            tokio::time::sleep(LOOK_AGAIN.min(Duration::from_millis(left.unsigned_abs()))).await;
         }
-        // Also when the clock was set back.
-        if left <= 0 || left > EVERY_MS {
-            due = clock.now_ms().saturating_add(EVERY_MS);
-            continue;
-        }
-        tokio::time::sleep(LOOK_AGAIN.min(Duration::from_millis(left.unsigned_abs()))).await;
     }
+}
+
+/// When the next line is due: minutes that were missed stay so, and a clock that was set back lets nobody wait for longer.
+fn next(due: i64, now_ms: i64) -> i64 {
+    if due > now_ms {
+        return due.min(now_ms.saturating_add(EVERY_MS));
+    }
+    due.saturating_add((now_ms.saturating_sub(due) / EVERY_MS + 1).saturating_mul(EVERY_MS))
 }
 
 /// Writes a line, whether the database answers or not; what it tells.
@@ -62,4 +71,18 @@ async fn emit(app: &App) -> Report {
     let line = serde_json::to_string(&line).expect("texts and finite numbers");
     tracing::info!(target: REPORT_TARGET, "{line}");
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b_254_a_line_is_due_every_minute_whatever_the_clock_does() {
+        assert_eq!(next(60_000, 59_999), 60_000);
+        assert_eq!(next(60_000, 60_000), 120_000);
+        assert_eq!(next(60_000, 60_400), 120_000, "it does not drift");
+        assert_eq!(next(60_000, 3_600_000), 3_660_000, "one for all that were missed");
+        assert_eq!(next(3_600_000, 0), 60_000, "the clock was set back");
+    }
 }
