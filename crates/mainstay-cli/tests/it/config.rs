@@ -43,6 +43,13 @@ fn without_a_file_everything_is_default() {
         ignoreLettersAfterDays = 0  # default
         letterRetries = 0           # default
         letterBackoffMs = 60000     # default
+
+        [health]
+        maxLag = 100              # default
+        maxLetters = 10           # default
+        projectionPoolDepth = 0   # default
+        dcbRetryPoolDepth = 0     # default
+        eventReplayPoolDepth = 0  # default
         "#);
     insta::assert_snapshot!(answer.stderr, @"The configuration is valid; read: no configuration file, environment, flags.");
     assert_eq!(folder.files(), [""; 0]);
@@ -90,6 +97,13 @@ fn flags_override_the_environment_which_overrides_the_file() {
         ignoreLettersAfterDays = 0  # default
         letterRetries = 0           # default
         letterBackoffMs = 60000     # default
+
+        [health]
+        maxLag = 100              # default
+        maxLetters = 10           # default
+        projectionPoolDepth = 0   # default
+        dcbRetryPoolDepth = 0     # default
+        eventReplayPoolDepth = 0  # default
         "#);
     let settings = folder.run_with(&environment, "config check --json").json();
     assert_eq!(settings["file"], "mainstay.toml");
@@ -121,7 +135,7 @@ fn mistakes_are_told_with_line_column_and_hint() {
         error[CONFIG_INVALID_VALUE]: mainstay.toml:3:11: store.readers must be a whole number from 1 to 64, not 0
         hint: Leave it out to get the default, 4.
         error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [plumbing] is not known to this version
-        hint: Known: [server], [store], [egress], [publications], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+        hint: Known: [server], [store], [egress], [publications], [health], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         ");
 }
 
@@ -174,6 +188,13 @@ fn tables_are_shown_without_their_secrets() {
         ignoreLettersAfterDays = 0  # default
         letterRetries = 0           # default
         letterBackoffMs = 60000     # default
+
+        [health]
+        maxLag = 100              # default
+        maxLetters = 10           # default
+        projectionPoolDepth = 0   # default
+        dcbRetryPoolDepth = 0     # default
+        eventReplayPoolDepth = 0  # default
 
         [pools.mail]
         maxParallelism = 3           # mainstay.toml:2:18
