@@ -72,6 +72,31 @@ provide_schemathesis() {
     schemathesis_works
 }
 
+# --- promtool ----------------------------------------------------------------------------------------------------
+
+promtool_find() {
+    local program
+    for program in "$(command -v promtool || echo /nowhere)" "$tools/prometheus/usr/bin/promtool"; do
+        if "$program" --version > /dev/null 2>&1; then
+            promtool=$program
+            return
+        fi
+    done
+    return 1
+}
+
+# Only the program, out of Debian's package: no server is installed or started. It is nice to have.
+provide_promtool() {
+    promtool_find && return
+    own_apt || return 1
+    say "unpacking promtool: it checks figures and alerts"
+    rm -rf "$tools/prometheus"
+    mkdir -p "$tools/prometheus"
+    (cd "$tools/prometheus" && quietly apt-get -qq "${apt[@]}" download prometheus && dpkg -x prometheus_*.deb .) || true
+    rm -f "$tools/prometheus"/*.deb
+    promtool_find
+}
+
 # --- PostgreSQL --------------------------------------------------------------------------------------------------
 
 pg_works() {

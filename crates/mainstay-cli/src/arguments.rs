@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::config::{self, Config, Setting, Sources};
+use crate::log::Level;
 use crate::verbs::Verb;
 use crate::{Error, Result};
 use clap::{Args, Parser};
@@ -40,6 +41,9 @@ pub(crate) struct Global {
     /// Answer in JSON: data on stdout, an error as one line on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Tell on stderr what happens, from this level on; serve tells from report on and other verbs from warn, unless given
+    #[arg(long, global = true, value_name = "LEVEL", env = "MAINSTAY_LOG")]
+    pub(crate) log: Option<Level>,
 }
 
 /// A secret on the command line, which no message repeats.

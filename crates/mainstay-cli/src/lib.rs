@@ -5,6 +5,7 @@
 //! - `config`: `mainstay.toml`, environment and flags
 //! - `bench`: the load generator and what `mainstay bench` does with it
 //! - `demo`: what `mainstay demo` does and tells
+//! - `log`: what is told while a verb runs
 //! - `reach`, `remote`: the store, or the server that holds it
 //! - `workshop`: the rooms of a store, as the configuration has them
 //! - `reference`: the pages under docs/ that are generated
@@ -15,6 +16,7 @@ pub mod bench;
 pub mod config;
 mod demo;
 mod error;
+mod log;
 mod output;
 mod reach;
 mod reference;
@@ -26,9 +28,7 @@ mod workshop;
 pub use error::{CODES, Error, Result};
 
 use clap::Parser;
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use tracing_subscriber::filter::LevelFilter;
 
 /// Runs the program with the arguments and the environment of this process.
 ///
@@ -37,10 +37,9 @@ use tracing_subscriber::filter::LevelFilter;
 pub fn run() -> ExitCode {
     let arguments = arguments::Arguments::try_parse();
     // What is warned of must be seen; stderr is talk.
-    let log =
-        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
-    log.with_max_level(arguments.as_ref().map_or(LevelFilter::WARN, |arguments| arguments.verb.loudness()))
-        .init();
+    log::start(arguments.as_ref().map_or(log::Level::Warn, |arguments| {
+        arguments.global.log.unwrap_or_else(|| arguments.verb.loudness())
+    }));
     let (ended, is_json) = match arguments {
         Ok(arguments) => (arguments.verb.run(&arguments.global), arguments.global.json),
         Err(refused) if refused.use_stderr() => {

@@ -1,9 +1,12 @@
 //! Plain counters, gauges and histograms that a part keeps about itself.
 //!
 //! A part owns its figures as fields and lists them through [`Measured`]; whoever serves them (`/metrics`, a
-//! REPORT line, a bench) walks the list. Recording is a relaxed atomic or two and never allocates.
+//! REPORT line, a bench) walks the list. Recording is a relaxed atomic or two and never allocates, but for the first
+//! value of a [`Family`]'s member.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 /// Something that only grows.
@@ -115,6 +118,53 @@ impl HistogramSnapshot {
     }
 }
 
+/// What a [`Family`] counts together that it has no room for.
+pub const OTHER: &str = "other";
+
+/// Figures for each of several, by name. There are at most so many: names are not ours, and whoever makes them up must not
+/// fill the memory. What comes after them counts as [`OTHER`].
+#[derive(Debug)]
+pub struct Family<T, const MOST: usize = 100> {
+    members: RwLock<BTreeMap<Box<str>, T>>,
+}
+
+impl<T, const MOST: usize> Default for Family<T, MOST> {
+    fn default() -> Self {
+        Self { members: RwLock::default() }
+    }
+}
+
+impl<T: Default, const MOST: usize> Family<T, MOST> {
+    /// Records something of the member with this name.
+    pub fn with<R>(&self, name: &str, record: impl FnOnce(&T) -> R) -> R {
+        {
+            let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+            let is_full = members.len() >= MOST;
+            if let Some(member) = members.get(name).or_else(|| members.get(OTHER).filter(|_| is_full)) {
+                return record(member);
+            }
+        }
+        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        let is_full = members.len() >= MOST && !members.contains_key(name);
+        record(members.entry(if is_full { OTHER } else { name }.into()).or_default())
+    }
+
+    /// A row for each member, in the order of their names.
+    pub fn rows<R>(&self, mut row: impl FnMut(&str, &T) -> R) -> Vec<R> {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        members.iter().map(|(name, member)| row(name, member)).collect()
+    }
+}
+
+/// Readings that several have, told apart by labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Labelled<T> {
+    /// The names of the labels.
+    pub labels: &'static [&'static str],
+    /// The values of the labels, as many as there are names, with their reading.
+    pub rows: Vec<(Vec<String>, T)>,
+}
+
 /// The reading of one figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
@@ -126,6 +176,10 @@ pub enum Reading {
     Microseconds(HistogramSnapshot),
     /// Of a [`Histogram`] of plain numbers.
     Sizes(HistogramSnapshot),
+    /// Of [counters](Counter) with labels.
+    Counters(Labelled<u64>),
+    /// Of [histograms](Histogram) of microseconds with labels.
+    Times(Labelled<HistogramSnapshot>),
 }
 
 /// A part that keeps figures about itself.
@@ -150,6 +204,21 @@ mod tests {
         assert_eq!(snapshot.quantile(0.5), 512);
         assert_eq!(snapshot.quantile(0.99), 1024);
         assert_eq!(snapshot.quantile(0.0), 1);
+    }
+
+    #[test]
+    fn a_family_has_room_for_so_many_and_counts_the_rest_together() {
+        let family = Family::<Counter, 2>::default();
+        for name in ["a", "b", "c", "d", "a", OTHER] {
+            family.with(name, Counter::increment);
+        }
+        let rows = family.rows(|name, counter| (name.to_owned(), counter.get()));
+        let expected = [("a", 2), ("b", 1), (OTHER, 3)].map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(rows, expected);
+        for name in 0..1_000 {
+            family.with(&name.to_string(), Counter::increment);
+        }
+        assert_eq!(family.rows(|_, _| ()).len(), 3);
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! What the log measures about itself.
 
-use crate::append::{Appended, Status};
+use crate::append::{Appended, Prepared, Status};
 use crate::error::{Error, Result};
-use mainstay_core::measure::{Counter, Gauge, Histogram, Measured, Reading};
+use mainstay_core::measure::{Counter, Family, Gauge, Histogram, Labelled, Measured, Reading};
 use std::time::Instant;
+
+/// What stands for the type of stream of events that belong to none.
+pub const NO_STREAM: &str = "none";
 
 /// The log's own figures.
 #[derive(Debug, Default)]
 pub struct Figures {
     /// Events appended.
     pub events: Counter,
+    /// Events appended, by the type of their stream.
+    pub events_of: Family<Counter>,
     /// Appends that were done.
     pub appended: Counter,
     /// Appends that had been done before.
@@ -33,12 +38,15 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn record(&self, answer: &Result<Appended>, began: Instant) {
+    pub(crate) fn record(&self, prepared: &Prepared, answer: &Result<Appended>, began: Instant) {
         self.append_time.record_duration(began.elapsed());
         match answer {
             Ok(appended) if appended.status == Status::Appended => {
                 self.appended.increment();
                 self.events.add(appended.events.len() as u64);
+                for stream_type in prepared.stream_types() {
+                    self.events_of.with(stream_type.unwrap_or(NO_STREAM), Counter::increment);
+                }
                 self.head.set(appended.head as i64);
             }
             Ok(_) => self.duplicates.increment(),
@@ -63,6 +71,12 @@ impl Measured for Figures {
         for (name, meaning, counter) in counters {
             visit(name, meaning, Reading::Counter(counter.get()));
         }
+        let rows = self.events_of.rows(|name, counter| (vec![name.to_owned()], counter.get()));
+        visit(
+            "events_appended",
+            "Events appended, by the type of their stream.",
+            Reading::Counters(Labelled { labels: &["stream_type"], rows }),
+        );
         visit(
             "log_append_batch_size",
             "Appends of one transaction.",

@@ -45,7 +45,7 @@ pub use append::{
 };
 pub use error::{CODES, Error, Result, Reuse, Versioned, Witness};
 pub use event::{Category, Event, StreamPlace};
-pub use figures::Figures;
+pub use figures::{Figures, NO_STREAM};
 pub use keep::{Damage, Erased, Erasure, Problem, Progress, Repaired, Report, Restored, Stage, restore};
 pub use log::Log;
 pub use mainstay_core::keys::{IdempotencyKey, ScopeKey};

@@ -3,6 +3,7 @@
 use crate::audit::Auditor;
 use crate::figures::Figures;
 use crate::health::Watch;
+use crate::report::{self, Rates};
 use crate::{Options, Rooms, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
@@ -34,6 +35,8 @@ pub(crate) struct Inner {
     pub(crate) random: SystemRandom,
     pub(crate) watch: Watch,
     pub(crate) auditor: Auditor,
+    pub(crate) collected: report::Figures,
+    pub(crate) rates: Rates,
     /// The description of the API, as it is served.
     pub(crate) openapi: String,
 }
@@ -104,10 +107,11 @@ impl App {
     }
 
     /// Everything that keeps figures about itself, for `/metrics`. A further part is a further line.
-    pub(crate) fn measured(&self) -> [&dyn Measured; 6] {
+    pub(crate) fn measured(&self) -> [&dyn Measured; 7] {
         [
             self.0.store.figures(),
             &**self.log().figures(),
+            self.commands().figures(),
             &**self.work().figures(),
             &**self.circuits().figures(),
             self.limits().figures(),
@@ -133,6 +137,15 @@ impl App {
 
     pub(crate) fn watch(&self) -> &Watch {
         &self.0.watch
+    }
+
+    /// What was last read from the database for figures.
+    pub(crate) fn collected(&self) -> &report::Figures {
+        &self.0.collected
+    }
+
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.0.rates
     }
 
     pub(crate) fn random(&self) -> &SystemRandom {

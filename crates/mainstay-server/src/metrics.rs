@@ -1,6 +1,6 @@
 //! Figures as Prometheus reads them: the text format, version 0.0.4.
 
-use mainstay_core::measure::{HistogramSnapshot, Measured, Reading};
+use mainstay_core::measure::{HistogramSnapshot, Labelled, Measured, Reading};
 use std::fmt::Write;
 
 /// The media type of the text format.
@@ -18,19 +18,43 @@ pub(crate) fn render(parts: &[&dyn Measured]) -> String {
     text
 }
 
-/// Writes a figure that each of several has, as a gauge with a label.
-pub(crate) fn labelled(
-    text: &mut String,
-    (name, meaning): (&str, &str),
-    label: &str,
-    rows: impl IntoIterator<Item = (String, f64)>,
-) {
+/// Most rows of a figure with labels that are read from the database: a page that nobody can read helps nobody.
+const MOST_ROWS: usize = 1_000;
+
+/// A figure that is read from the database, without rows when nothing was.
+pub(crate) struct Table<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) meaning: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) label: &'a str,
+}
+
+/// Writes a figure that each of several has, told apart by a label.
+pub(crate) fn labelled(text: &mut String, table: &Table<'_>, rows: impl IntoIterator<Item = (String, f64)>) {
+    let Table { name, meaning, kind, label } = table;
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "# HELP mainstay_{name} {meaning}\n# TYPE mainstay_{name} gauge");
-    for (of, value) in rows {
-        let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let _ = writeln!(text, "mainstay_{name}{{{label}=\"{of}\"}} {value}");
+    let _ = writeln!(text, "# HELP mainstay_{name} {meaning}\n# TYPE mainstay_{name} {kind}");
+    for (of, value) in rows.into_iter().take(MOST_ROWS) {
+        let _ = writeln!(text, "mainstay_{name}{{{label}=\"{}\"}} {value}", escaped(&of));
     }
+}
+
+/// Writes a gauge without labels, if it has a value.
+pub(crate) fn plain(text: &mut String, (name, meaning): (&str, &str), value: impl IntoIterator<Item = f64>) {
+    let _ = writeln!(text, "# HELP mainstay_{name} {meaning}\n# TYPE mainstay_{name} gauge");
+    for value in value {
+        let _ = writeln!(text, "mainstay_{name} {value}");
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// `name="value"` for each label.
+fn pairs(labels: &[&str], values: &[String]) -> String {
+    let pairs = labels.iter().zip(values).map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    pairs.collect::<Vec<_>>().join(",")
 }
 
 fn figure(text: &mut String, name: &str, meaning: &str, reading: &Reading) {
@@ -51,27 +75,57 @@ fn figure(text: &mut String, name: &str, meaning: &str, reading: &Reading) {
         }
         Reading::Microseconds(snapshot) => {
             let name = head("_seconds", "histogram");
-            histogram(text, &name, snapshot, PER_SECOND);
+            histogram(text, &name, "", snapshot, PER_SECOND, ALL);
         }
         Reading::Sizes(snapshot) => {
             let name = head("", "histogram");
-            histogram(text, &name, snapshot, 1.0);
+            histogram(text, &name, "", snapshot, 1.0, ALL);
+        }
+        Reading::Counters(Labelled { labels, rows }) => {
+            let name = head("_total", "counter");
+            for (values, count) in rows {
+                let _ = writeln!(text, "{name}{{{}}} {count}", pairs(labels, values));
+            }
+        }
+        Reading::Times(Labelled { labels, rows }) => {
+            let name = head("_seconds", "histogram");
+            for (values, snapshot) in rows {
+                histogram(text, &name, &pairs(labels, values), snapshot, PER_SECOND, FEW);
+            }
         }
     }
 }
 
-fn histogram(text: &mut String, name: &str, snapshot: &HistogramSnapshot, per_unit: f64) {
+/// Every bucket.
+const ALL: (usize, usize) = (0, usize::MAX);
+/// From 128 µs to 33 s: with labels there are many histograms, and what is faster or slower needs no bucket of its own.
+const FEW: (usize, usize) = (7, 25);
+
+fn histogram(
+    text: &mut String,
+    name: &str,
+    labels: &str,
+    snapshot: &HistogramSnapshot,
+    per_unit: f64,
+    (first, last): (usize, usize),
+) {
     let mut seen = 0;
+    let (comma, braces) = match labels {
+        "" => ("", String::new()),
+        some => (",", format!("{{{some}}}")),
+    };
     // The last bucket also holds whatever is larger, so it has no bound.
     let bounded = snapshot.buckets.len().saturating_sub(1);
     for (magnitude, count) in snapshot.buckets.iter().take(bounded).enumerate() {
         seen += count;
-        let bound = (1_u64 << magnitude) as f64 / per_unit;
-        let _ = writeln!(text, "{name}_bucket{{le=\"{bound}\"}} {seen}");
+        if (first..=last).contains(&magnitude) {
+            let bound = (1_u64 << magnitude) as f64 / per_unit;
+            let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {seen}");
+        }
     }
-    let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {}", snapshot.count);
-    let _ = writeln!(text, "{name}_sum {}", snapshot.sum as f64 / per_unit);
-    let _ = writeln!(text, "{name}_count {}", snapshot.count);
+    let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {}", snapshot.count);
+    let _ = writeln!(text, "{name}_sum{braces} {}", snapshot.sum as f64 / per_unit);
+    let _ = writeln!(text, "{name}_count{braces} {}", snapshot.count);
 }
 
 #[cfg(test)]
@@ -98,13 +152,56 @@ mod tests {
     fn what_several_have_is_told_apart_by_a_label() {
         let mut text = String::new();
         let rows = [("oven".to_owned(), 1.5), ("a \"b\" \\ c".to_owned(), 0.0)];
-        labelled(&mut text, ("kitchen_heat", "How hot it is."), "of", rows);
+        let table = Table { name: "kitchen_heat", meaning: "How hot it is.", kind: "gauge", label: "of" };
+        labelled(&mut text, &table, rows);
         insta::assert_snapshot!(text, @r#"
             # HELP mainstay_kitchen_heat How hot it is.
             # TYPE mainstay_kitchen_heat gauge
             mainstay_kitchen_heat{of="oven"} 1.5
             mainstay_kitchen_heat{of="a \"b\" \\ c"} 0
             "#);
+    }
+
+    struct Menu;
+
+    impl Measured for Menu {
+        fn measure(&self, visit: &mut dyn FnMut(&'static str, &'static str, Reading)) {
+            let times = Histogram::default();
+            times.record_duration(Duration::from_micros(3));
+            times.record_duration(Duration::from_secs(1));
+            times.record_duration(Duration::from_secs(3_600));
+            let labels = &["dish", "size"];
+            let row = |dish: &str| vec![dish.to_owned(), "a\n\"b\"\\".to_owned()];
+            let counts = Labelled { labels, rows: vec![(row("soup"), 1), (row("other"), 2)] };
+            visit("menu_orders", "Dishes ordered.", Reading::Counters(counts));
+            let times = Labelled { labels, rows: vec![(row("soup"), times.snapshot())] };
+            visit("menu_wait", "Time until a dish comes.", Reading::Times(times));
+        }
+    }
+
+    #[test]
+    fn labels_are_escaped_and_their_histograms_have_few_buckets() {
+        let text = render(&[&Menu]);
+        let few = text.lines().filter(|line| {
+            !line.contains("_bucket")
+                || ["0.000128", "0.5", "1.0", "33.5", "Inf"].iter().any(|le| line.contains(le))
+        });
+        insta::assert_snapshot!(few.collect::<Vec<_>>().join("\n"), @r#"
+            # HELP mainstay_menu_orders_total Dishes ordered.
+            # TYPE mainstay_menu_orders_total counter
+            mainstay_menu_orders_total{dish="soup",size="a\n\"b\"\\"} 1
+            mainstay_menu_orders_total{dish="other",size="a\n\"b\"\\"} 2
+            # HELP mainstay_menu_wait_seconds Time until a dish comes.
+            # TYPE mainstay_menu_wait_seconds histogram
+            mainstay_menu_wait_seconds_bucket{dish="soup",size="a\n\"b\"\\",le="0.000128"} 1
+            mainstay_menu_wait_seconds_bucket{dish="soup",size="a\n\"b\"\\",le="0.524288"} 1
+            mainstay_menu_wait_seconds_bucket{dish="soup",size="a\n\"b\"\\",le="1.048576"} 2
+            mainstay_menu_wait_seconds_bucket{dish="soup",size="a\n\"b\"\\",le="33.554432"} 2
+            mainstay_menu_wait_seconds_bucket{dish="soup",size="a\n\"b\"\\",le="+Inf"} 3
+            mainstay_menu_wait_seconds_sum{dish="soup",size="a\n\"b\"\\"} 3601.000003
+            mainstay_menu_wait_seconds_count{dish="soup",size="a\n\"b\"\\"} 3
+            "#);
+        assert_eq!(text.lines().filter(|line| line.contains("_bucket")).count(), 20);
     }
 
     #[test]

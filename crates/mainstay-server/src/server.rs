@@ -3,11 +3,10 @@
 use crate::access::is_loopback;
 use crate::app::{App, Inner};
 use crate::audit::Auditor;
-use crate::health::Watch;
 use crate::listen::connection::Service;
 use crate::listen::tls;
 use crate::routing::Route;
-use crate::{Error, Options, Result, Rooms, Routes, Shutdown, Tokens, openapi, routes};
+use crate::{Error, Options, Result, Rooms, Routes, Shutdown, Tokens, health, openapi, report, routes};
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
 use std::future::Future;
@@ -74,8 +73,10 @@ impl Server {
             shutdown: Shutdown::default(),
             figures: Default::default(),
             random: SystemRandom::default(),
-            watch: Watch::default(),
             auditor: Auditor::default(),
+            watch: health::watch(),
+            collected: report::figures(),
+            rates: Default::default(),
             openapi: description.expect("a description is texts and numbers"),
         });
         let router = routes.build(&app);
@@ -110,9 +111,11 @@ impl Server {
         let shutdown = service.app.shutdown().clone();
         let mut connections = JoinSet::new();
         // So that the first probe finds something.
-        service.app.watch().begin(&service.app);
+        health::begin(&service.app);
+        let reporting = report::emit_every_minute(&service.app);
         tokio::select! {
             () = accept(&listener, &service, &mut connections) => {}
+            () = reporting => {}
             () = stop => {}
             () = shutdown.requested() => {}
         }

@@ -1,6 +1,35 @@
 //! What the workshop measures about itself.
 
-use mainstay_core::measure::{Counter, Gauge, Histogram, Measured, Reading};
+use crate::retrier::RETRIER_POOL;
+use mainstay_core::measure::{Counter, Family, Gauge, Histogram, Labelled, Measured, Reading};
+
+/// Tries of one function by the retrier.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    /// Those that returned.
+    pub succeeded: Counter,
+    /// Those that failed.
+    pub failed: Counter,
+    /// Those that were cancelled.
+    pub canceled: Counter,
+}
+
+impl Attempts {
+    /// How many there were, by how they ended.
+    pub fn by_status(&self) -> [(&'static str, u64); 3] {
+        [("success", &self.succeeded), ("failed", &self.failed), ("canceled", &self.canceled)]
+            .map(|(status, counter)| (status, counter.get()))
+    }
+}
+
+/// How an execution ended, as it is counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ended {
+    Succeeded,
+    Failed,
+    Canceled,
+    Postponed,
+}
 
 /// The figures of this process.
 #[derive(Debug, Default)]
@@ -31,6 +60,31 @@ pub struct Figures {
     pub settle_size: Histogram,
     /// Time from an item being ready or enqueued to its start, by the database's clock.
     pub start_delay: Histogram,
+    /// Tries of the retrier, by function.
+    pub retrier: Family<Attempts>,
+}
+
+impl Figures {
+    /// Counts an execution of a pool's item.
+    pub(crate) fn record(&self, pool: &str, function: &str, ended: Ended) {
+        let counter = match ended {
+            Ended::Succeeded => &self.succeeded,
+            Ended::Failed => &self.failed,
+            Ended::Canceled => &self.canceled,
+            Ended::Postponed => &self.postponed,
+        };
+        counter.increment();
+        if pool != RETRIER_POOL {
+            return;
+        }
+        self.retrier.with(function, |attempts| match ended {
+            Ended::Succeeded => attempts.succeeded.increment(),
+            Ended::Failed => attempts.failed.increment(),
+            Ended::Canceled => attempts.canceled.increment(),
+            // It was not tried.
+            Ended::Postponed => {}
+        });
+    }
 }
 
 impl Measured for Figures {
@@ -64,6 +118,15 @@ impl Measured for Figures {
             "work_start_delay",
             "Time from enqueueing to the first start.",
             Reading::Microseconds(self.start_delay.snapshot()),
+        );
+        let rows = self.retrier.rows(|operation, attempts| {
+            attempts.by_status().map(|(status, count)| (vec![operation.to_owned(), status.to_owned()], count))
+        });
+        let rows = rows.into_iter().flatten().collect();
+        visit(
+            "retrier_attempts",
+            "Tries of the retrier, by function and how they ended.",
+            Reading::Counters(Labelled { labels: &["operation", "status"], rows }),
         );
     }
 }

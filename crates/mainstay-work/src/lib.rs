@@ -43,7 +43,7 @@ pub use crons::{Cron, CronStatus, Missed};
 pub use engine::Engine;
 pub use enqueue::{Enqueued, Receipt};
 pub use error::{CODES, Error, Result};
-pub use figures::Figures;
+pub use figures::{Attempts, Figures};
 pub use functions::{ActionAnswer, Call, Cancel, FunctionKind, Functions, Running};
 pub use item::{Attempted, NewWork, OnComplete, WorkResult};
 pub use letters::{Letter, LetterFilter, LetterStatus};

@@ -8,6 +8,7 @@ use crate::directory::{Directory, pool_topic};
 use crate::engine::{canceled_ones, reap_in};
 use crate::enqueue::{parse, text};
 use crate::error::{Error, Result};
+use crate::figures::Ended;
 use crate::fronts::look_behind;
 use crate::functions::{Cancel, FunctionKind};
 use crate::item::name;
@@ -248,10 +249,10 @@ impl Work {
             let end = End { lease, id, outcome: outcome.clone(), is_told_later, progress: progress.clone() };
             let run = async |tx: Tx, (ground, end): (Arc<Ground>, End)| end_in(&ground, &tx, &end).await;
             let error = match self.store().transact_with((self.ground().clone(), end), run).await {
-                Ok(()) => {
+                Ok((pool, function)) => {
                     let is_success = matches!(outcome, Outcome::Success(_));
-                    let figures = self.figures();
-                    if is_success { &figures.succeeded } else { &figures.failed }.increment();
+                    let ended = if is_success { Ended::Succeeded } else { Ended::Failed };
+                    self.figures().record(&pool, &function, ended);
                     return Ok(());
                 }
                 Err(error) => Error::from(error),
@@ -385,7 +386,8 @@ struct End {
     progress: Arc<Progress>,
 }
 
-async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Result<()> {
+/// Ends an item; its pool and its function.
+async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Result<(String, String)> {
     // Two ends under one lease must see each other's marks.
     if tx.query_holding(OWN, params![end.lease], Hold::Alone).await?.is_empty() {
         return Err(Error::LeaseLost(end.lease).into());
@@ -398,6 +400,7 @@ async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Res
     let is_last = held.with_done(std::iter::once(taken.index)).is_none();
     let (pool_name, settings) = ground.pool(tx, pool).await?;
     let at_once = i64::from(settings.max_parallelism);
+    let ended = (pool_name.clone(), taken.item.function.clone());
     let ending = Ending::new(taken, Plan::Ended(end.outcome.clone()), Cancel::default());
     let ending = Ending { is_told_later: end.is_told_later, ..ending };
     let settlement = Settlement {
@@ -418,5 +421,5 @@ async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Res
         lease::give_up(tx, end.lease).await?;
         lease::end(tx, end.lease).await?;
     }
-    Ok(())
+    Ok(ended)
 }

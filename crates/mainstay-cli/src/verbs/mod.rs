@@ -10,6 +10,7 @@ mod demo;
 mod events;
 mod intents;
 mod limits;
+mod metrics;
 mod migrate;
 mod progress;
 mod projections;
@@ -26,13 +27,13 @@ mod work;
 
 use crate::arguments::Global;
 use crate::config::Config;
+use crate::log::Level;
 use crate::{Error, Result};
 use clap::Subcommand;
 use mainstay::events::Log;
 use mainstay::store::{self, Location};
 use std::future::Future;
 use std::time::Duration;
-use tracing_subscriber::filter::LevelFilter;
 
 /// A verb of the command line.
 #[derive(Debug, Subcommand)]
@@ -51,6 +52,7 @@ pub(crate) enum Verb {
     Replay(replay::Replay),
     Trace(trace::Trace),
     State(state::State),
+    Metrics(metrics::Metrics),
     Token(token::Token),
     Audit(audit::Audit),
     Verify(verify::Verify),
@@ -63,9 +65,14 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// What is logged while it runs. The demo lets things go wrong on purpose, and tells of them itself.
-    pub(crate) fn loudness(&self) -> LevelFilter {
-        if matches!(self, Self::Demo(_)) { LevelFilter::ERROR } else { LevelFilter::WARN }
+    /// From when on something is told while it runs, unless somebody says so. The demo lets things go wrong on purpose, and
+    /// tells of them itself.
+    pub(crate) fn loudness(&self) -> Level {
+        match self {
+            Self::Serve(_) => Level::Report,
+            Self::Demo(_) => Level::Error,
+            _ => Level::Warn,
+        }
     }
 
     pub(crate) fn run(&self, global: &Global) -> Result<()> {
@@ -84,6 +91,7 @@ impl Verb {
             Self::Replay(verb) => block_on(verb.run(global)),
             Self::Trace(verb) => block_on(verb.run(global)),
             Self::State(verb) => block_on(verb.run(global)),
+            Self::Metrics(verb) => block_on(verb.run(global)),
             Self::Token(verb) => block_on(verb.run(global)),
             Self::Audit(verb) => block_on(verb.run(global)),
             Self::Verify(verb) => block_on(verb.run(global)),

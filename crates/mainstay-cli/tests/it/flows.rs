@@ -109,6 +109,32 @@ fn read_models_are_listed_stopped_and_filled_anew() {
 }
 
 #[test]
+fn b_250_b_251_figures_are_told_by_the_server() {
+    with_application(|run| {
+        let report = run("metrics --json").json();
+        let of = |list: &str, label: &str, name: &str| {
+            let figures = report[list].as_array().unwrap().iter();
+            let mut named = figures.filter(|figure| figure["labels"][label] == name);
+            named.next().unwrap_or_else(|| panic!("{name} is not in {report}"))["value"].clone()
+        };
+        for (projection, letters) in [("orders", 0), ("risky", 1), ("strict", 1)] {
+            assert_eq!(of("projectionLags", "projection_name", projection), 0);
+            assert_eq!(of("dlqSizes", "projection_name", projection), letters, "{projection}");
+        }
+        assert_eq!(of("eventThroughput", "stream_type", "none"), 0, "they were there before the server was");
+        assert_eq!(of("workpoolDepths", "pool_name", "projectionPool"), 0);
+        let told = run("metrics");
+        let line = said(&told).lines().find(|line| line.starts_with("command.latency_ms")).unwrap();
+        assert!(line.contains("SubmitOrder success") && line.ends_with("; 1)"), "{line}");
+    });
+    let folder = Folder::new();
+    assert_eq!(folder.run("migrate").code, 0);
+    let refused = folder.run("metrics");
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("--server"), "{refused:?}");
+}
+
+#[test]
 fn what_a_read_model_could_not_take_is_listed_and_left() {
     with_application(|run| {
         let poison = run("projections poison --json").json();

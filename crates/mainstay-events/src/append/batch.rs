@@ -79,8 +79,8 @@ impl Batcher {
     /// Appends, alone or in company.
     pub(crate) async fn append(&self, prepared: Arc<Prepared>) -> Result<Appended> {
         let began = Instant::now();
-        let answer = self.append_somehow(prepared).await;
-        self.0.figures.record(&answer, began);
+        let answer = self.append_somehow(prepared.clone()).await;
+        self.0.figures.record(&prepared, &answer, began);
         answer
     }
 

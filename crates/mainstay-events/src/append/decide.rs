@@ -59,7 +59,7 @@ impl Facts {
             (Some(number), About::Id) => self.events[number].by_id = found,
             (Some(number), About::Stream) => self.events[number].last_of_stream = found,
             (_, About::Item) | (None, _) => {
-                let newest = |event: &Option<Event>| event.as_ref().map(|event| event.position());
+                let newest = |event: &Option<Event>| event.as_ref().map(Event::position);
                 if newest(&found) > newest(&self.forbidden) {
                     self.forbidden = found;
                 }

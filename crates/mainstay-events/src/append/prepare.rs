@@ -59,6 +59,11 @@ impl Prepared {
         let bytes = events.iter().map(|event| event.payload.len() + 256).sum();
         Ok(Self { events, condition, tenant: tenant.map(str::to_owned), bytes })
     }
+
+    /// The type of each event's stream.
+    pub(crate) fn stream_types(&self) -> impl Iterator<Item = Option<&str>> {
+        self.events.iter().map(|event| event.new.stream.as_ref().map(|stream| stream.stream_type.as_str()))
+    }
 }
 
 /// The name of an event's field, spelt out only when something is wrong with it.

@@ -87,21 +87,25 @@ impl Epilogue for Noted {
             }
             let (answers, audits) = commit_together(&self.ground, &tx, &prepared, &repeatable).await?;
             self.audit_later(audits);
-            for ((answer, receipt), is_repeatable) in answers.into_iter().zip(receipts).zip(repeatable) {
-                self.figures.record(&answer, began);
+            let noted = prepared.into_iter().zip(receipts).zip(repeatable);
+            for (answer, ((prepared, receipt), is_repeatable)) in answers.into_iter().zip(noted) {
                 let appended = match answer {
                     Ok(appended) if appended.status == Status::Duplicate && !is_repeatable => {
-                        Err(Error::AlreadyApplied(appended))
+                        self.figures.record(&prepared, &Ok(appended.clone()), began);
+                        return Err(Error::AlreadyApplied(appended).into());
                     }
-                    other => other,
+                    Ok(appended) => appended,
+                    Err(error) => {
+                        self.figures.record(&prepared, &Err(error.clone()), began);
+                        return Err(error.into());
+                    }
                 };
-                match appended {
-                    // Known to its author when it is true, and not before.
-                    Ok(appended) => {
-                        tx.after_commit(Arc::new(move || drop(receipt.appended.set(appended.clone()))))?;
-                    }
-                    Err(error) => return Err(error.into()),
-                }
+                let figures = self.figures.clone();
+                // Known to its author when it is true, and counted then, and not before.
+                tx.after_commit(Arc::new(move || {
+                    figures.record(&prepared, &Ok(appended.clone()), began);
+                    drop(receipt.appended.set(appended.clone()));
+                }))?;
             }
             Ok(())
         })

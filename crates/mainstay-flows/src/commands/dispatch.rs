@@ -7,6 +7,7 @@
 use super::command::{Command, Issued};
 use super::company::{Company, Seated};
 use super::decider::{Decision, Rejection};
+use super::figures::Figures;
 use super::handlers::{Commands, Handler};
 use super::handling::Handling;
 use super::outcome::{CommandResult, Dispatched, Outcome};
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     ids: Ids,
     jitter: RwLock<Jitter>,
     company: Company,
+    figures: Figures,
 }
 
 /// What came of one try to decide.
@@ -62,7 +64,8 @@ impl Dispatcher {
             retry::declare(&work).await?;
         }
         let company = Company::new(log.store().is_shared());
-        let shared = Arc::new(Shared { log, work, commands, ids, jitter, company });
+        let figures = Figures::of(commands.types());
+        let shared = Arc::new(Shared { log, work, commands, ids, jitter, company, figures });
         shared.commands.carried_out_by(&shared)?;
         Ok(Self(shared))
     }
@@ -74,6 +77,13 @@ impl Dispatcher {
 
     /// Decides about a command, once for its id.
     pub async fn dispatch(&self, command: Command) -> Result<Dispatched> {
+        let (began, command_type) = (Instant::now(), command.command_type.clone());
+        let answer = self.decide(command).await;
+        self.0.figures.record(&command_type, &answer, began.elapsed());
+        answer
+    }
+
+    async fn decide(&self, command: Command) -> Result<Dispatched> {
         let shared = &self.0;
         if let Some(retry) = &command.retry {
             retry.backoff()?;
@@ -137,6 +147,11 @@ impl Dispatcher {
             statuses.push(self.0.status(record).await?);
         }
         Ok(statuses)
+    }
+
+    /// What this node measures about its commands.
+    pub fn figures(&self) -> &Figures {
+        &self.0.figures
     }
 
     /// The types of command that are known here.

@@ -6,6 +6,7 @@
 //!   transaction in hand
 //! - [`pipeline`] and [`middleware`]: what a command passes before it is decided, in the order of their numbers
 //! - [`Dispatcher`]: decides in one transaction, and tells what came of it
+//! - [`Figures`]: how long that takes
 //! - [`ConflictRetry`]: what becomes of a decision that somebody else's has overtaken
 //!
 //! Behind deciders: `boundary`, which events a decision rests on; `fold`, the state that they make; `codec`, between an
@@ -20,6 +21,7 @@ mod command;
 mod company;
 mod decider;
 mod dispatch;
+mod figures;
 mod fold;
 mod given;
 mod handlers;
@@ -41,6 +43,7 @@ pub use codec::{DomainEvent, Unreadable, decode, encode};
 pub use command::{Command, Issued};
 pub use decider::{Decided, Decider, Decision, Moment, Rejection};
 pub use dispatch::Dispatcher;
+pub use figures::Figures;
 pub use fold::{Considered, Folded, decide_in, fold_in};
 pub use handlers::Commands;
 pub use handling::Handling;

@@ -31,7 +31,7 @@ mod watcher;
 
 pub use checkpoints::Checkpoint;
 pub use definition::{Category, Complexity, Kind, Projection};
-pub use failures::{Poison, Quarantined};
+pub use failures::{Aside, Poison, Quarantined};
 pub use lanes::By;
 pub use lifecycle::{Lifecycle, Move};
 pub use opened::Projections;

@@ -27,6 +27,8 @@ pub(crate) struct SeenProjection {
     /// What it does; nothing of one that has no checkpoint.
     pub(crate) status: Option<Lifecycle>,
     pub(crate) lag: u64,
+    /// How many events its handler has taken.
+    pub(crate) processed: u64,
     pub(crate) error: Option<String>,
 }
 
@@ -39,26 +41,11 @@ pub(crate) struct SeenPool {
 }
 
 /// Looks at everything; the code of what is wrong when the store does not answer.
-pub(super) async fn look(app: &App) -> Result<Seen, &'static str> {
+pub(super) async fn look(app: App) -> Result<Seen, &'static str> {
     let asked = Instant::now();
     let head = app.log().head().await.map_err(|error| error.code())?;
     let latency_ms = asked.elapsed().as_millis() as u64;
-    let listed = app.projections().list().await.map_err(|error| error.code())?;
-    let mut projections = Vec::new();
-    for definition in app.projections().definitions() {
-        let name = definition.name().to_owned();
-        let found = listed.iter().find(|status| status.projection == name);
-        if found.is_none() {
-            tracing::warn!("no checkpoint for {name}");
-        }
-        let checkpoint = found.map(|status| status.last_global_position);
-        projections.push(SeenProjection {
-            name,
-            status: found.map(|status| status.status),
-            lag: health::lag(head, checkpoint),
-            error: found.and_then(|status| status.error_message.clone()),
-        });
-    }
+    let projections = projections(&app, head).await?;
     let rules = &app.options().health;
     let mut pools = Vec::new();
     let declared = app.work().pools().await.map_err(|error| error.code())?;
@@ -73,4 +60,26 @@ pub(super) async fn look(app: &App) -> Result<Seen, &'static str> {
     let letters = letters.await.map_err(|error| error.code())?;
     let timestamp = app.store().clock().now_ms();
     Ok(Seen { timestamp, latency_ms, projections, pools, letters })
+}
+
+/// Every projection of this program, beside the head of the log (items 242 to 244, 252).
+pub(crate) async fn projections(app: &App, head: u64) -> Result<Vec<SeenProjection>, &'static str> {
+    let listed = app.projections().list().await.map_err(|error| error.code())?;
+    let mut projections = Vec::new();
+    for definition in app.projections().definitions() {
+        let name = definition.name().to_owned();
+        let found = listed.iter().find(|status| status.projection == name);
+        if found.is_none() {
+            tracing::warn!("no checkpoint for {name}");
+        }
+        let checkpoint = found.map(|status| status.last_global_position);
+        projections.push(SeenProjection {
+            name,
+            status: found.map(|status| status.status),
+            lag: health::lag(head, checkpoint),
+            processed: found.map_or(0, |status| status.events_processed),
+            error: found.and_then(|status| status.error_message.clone()),
+        });
+    }
+    Ok(projections)
 }

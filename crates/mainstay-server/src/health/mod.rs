@@ -2,14 +2,40 @@
 //!
 //! - `rules`: from when on something is wrong
 //! - `look`: what there is to see, read on a snapshot that waits for no writer
-//! - `watch`: looks at most once at a time, and answers in time whatever the load
 //! - `verdict`: what was seen, as probes and people are told
 
 mod look;
 mod rules;
 mod verdict;
-mod watch;
 
 pub use rules::HealthRules;
 pub(crate) use verdict::{readiness, system};
-pub(crate) use watch::Watch;
+
+use crate::app::App;
+use crate::glance::{self, Glance};
+use look::Seen;
+pub(crate) use look::{SeenProjection, projections};
+use std::time::Duration;
+
+/// Probes of many come at once, and want an answer within 50 ms.
+const FRESH: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(40);
+
+/// The last look at how everything is.
+pub(crate) type Watch = Glance<Seen>;
+type Look = glance::Look<Seen>;
+
+/// A watch that has seen nothing yet.
+pub(crate) fn watch() -> Watch {
+    Watch::new(FRESH, PATIENCE)
+}
+
+/// How everything is.
+pub(crate) async fn now(app: &App) -> Look {
+    app.watch().now(look::look(app.clone())).await
+}
+
+/// Looks, so that the first who asks finds something.
+pub(crate) fn begin(app: &App) {
+    app.watch().begin(look::look(app.clone()));
+}

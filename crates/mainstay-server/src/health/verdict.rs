@@ -1,8 +1,8 @@
 //! What was seen, as probes and people are told.
 
+use super::Look;
 use super::look::{Seen, SeenPool, SeenProjection};
 use super::rules::HealthRules;
-use super::watch::Look;
 use mainstay_core::health::{Band, ComponentHealth, Status, SystemHealth};
 use mainstay_flows::projections::Lifecycle;
 use serde::Serialize;
@@ -134,7 +134,13 @@ mod tests {
     }
 
     fn projection(name: &str, lag: u64) -> SeenProjection {
-        SeenProjection { name: name.to_owned(), status: Some(Lifecycle::Active), lag, error: None }
+        SeenProjection {
+            name: name.to_owned(),
+            status: Some(Lifecycle::Active),
+            lag,
+            processed: 0,
+            error: None,
+        }
     }
 
     fn pool(name: &str, depth: u64) -> SeenPool {

@@ -1,7 +1,7 @@
 //! `/health/live`, `/health/ready`, `/health`, and the short names that probes know.
 
 use crate::app::App;
-use crate::health::{readiness, system};
+use crate::health::{self, readiness, system};
 use crate::{Answer, Json, Permission, Query, Routes};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -130,13 +130,13 @@ async fn readyz(
 #[utoipa::path(get, path = "/health", tag = "health",
     responses((status = 200, body = schema::SystemHealth), (status = 503, body = schema::SystemHealth)))]
 async fn health(State(app): State<App>) -> Answer<(StatusCode, Json<SystemHealth>)> {
-    let look = app.watch().now(&app).await;
+    let look = health::now(&app).await;
     let system = system(&look, &app.options().health, app.store().clock().now_ms());
     Ok((code(system.status == Status::Unhealthy), Json(system)))
 }
 
 async fn gate(app: &App, is_verbose: bool) -> (StatusCode, Json<Ready>) {
-    let look = app.watch().now(app).await;
+    let look = health::now(app).await;
     let gate = readiness(&look, &app.options().health, app.store().clock().now_ms());
     let components = is_verbose.then_some(gate.components);
     let ready = Ready { status: gate.status, timestamp: gate.timestamp, components };

@@ -1,22 +1,19 @@
-//! `/metrics`: figures for Prometheus.
+//! `/metrics`: figures for Prometheus; `/admin/metrics`: the same for people and programs.
 
 use crate::app::App;
-use crate::{Permission, Routes, metrics};
+use crate::metrics::Table;
+use crate::report::{self, Collected, Report};
+use crate::{Answer, Json, Permission, Principal, Problem, Routes, metrics};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use mainstay_flows::projections::replay::ReplayStatus;
 use mainstay_guards::circuits;
-use mainstay_work::{PoolStatus, Work};
-use std::time::Duration;
+use mainstay_work::PoolStatus;
 use utoipa_axum::routes;
 
-/// Pools are looked at for no longer than this: figures that say nothing of them are better than none.
-const BOUND: Duration = Duration::from_secs(1);
-/// Dead letters are counted up to here: whoever has so many has a problem, and counting all of them would be another.
-const MOST_LETTERS: u32 = 1_000;
-
 pub(super) fn routes() -> Routes {
-    Routes::default().add(Permission::Local, routes!(all))
+    Routes::default().add(Permission::Local, routes!(all)).add(Permission::Reader, routes!(document))
 }
 
 /// What the server and its store measure about themselves
@@ -24,29 +21,32 @@ pub(super) fn routes() -> Routes {
     responses((status = 200, body = String, content_type = "text/plain; version=0.0.4")))]
 async fn all(State(app): State<App>) -> impl IntoResponse {
     let mut text = metrics::render(&app.measured());
-    let looking =
-        async { Ok::<_, mainstay_work::Error>((app.work().pools().await?, waiting(app.work()).await?)) };
-    if let Ok(Ok((pools, letters))) = tokio::time::timeout(BOUND, looking).await {
-        write_pools(&mut text, &pools);
-        metrics::labelled(&mut text, LETTERS, "status", [("pending".to_owned(), letters as f64)]);
-    }
     write_circuits(&mut text, app.circuits().states());
+    let read = report::lately(&app).await.ok();
+    write_read(&mut text, read.as_deref());
     ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], text)
 }
 
-const LETTERS: (&str, &str) =
-    ("work_letters", "Dead letters that nobody has dealt with, counted up to 1000.");
-
-async fn waiting(work: &Work) -> mainstay_work::Result<u64> {
-    work.count_letters(MOST_LETTERS).await
+/// Figures of the whole system, and of this server
+#[utoipa::path(get, path = "/admin/metrics", operation_id = "getMetrics", tag = "operate",
+    responses((status = 200, body = Report)))]
+async fn document(State(app): State<App>, principal: Principal) -> Answer<Json<Report>> {
+    principal.unconfined("The system")?;
+    let report = report::report(&app).await;
+    report.map(Json).map_err(|code| {
+        let reason = format!("figures could not be read: {code}");
+        Problem::from(mainstay_store::Error::Unavailable(reason))
+    })
 }
 
-/// Circuits are told up to here, those that are not closed first.
-const MOST_CIRCUITS: usize = 1_000;
+fn gauge<'a>(name: &'a str, meaning: &'a str, label: &'a str) -> Table<'a> {
+    Table { name, meaning, kind: "gauge", label }
+}
 
 fn write_circuits(text: &mut String, mut states: Vec<(String, circuits::State)>) {
+    // When there are too many, those matter that are not closed.
     states.sort_by_key(|(_, state)| *state == circuits::State::Closed);
-    let rows = states.into_iter().take(MOST_CIRCUITS).map(|(name, state)| {
+    let rows = states.into_iter().map(|(name, state)| {
         let told = match state {
             circuits::State::Closed => 0.0,
             circuits::State::HalfOpen => 1.0,
@@ -55,13 +55,73 @@ fn write_circuits(text: &mut String, mut states: Vec<(String, circuits::State)>)
         (name, told)
     });
     let meaning = "Where a circuit is: 0 closed, 1 half open, 2 open.";
-    metrics::labelled(text, ("circuits_state", meaning), "circuit", rows);
+    metrics::labelled(text, &gauge("circuits_state", meaning, "circuit"), rows);
+}
+
+/// Writes what was read from the database; names without rows when nothing was.
+fn write_read(text: &mut String, read: Option<&Collected>) {
+    let age = read.map(|read| read.at.elapsed().as_secs_f64());
+    metrics::plain(
+        text,
+        ("database_up", "Whether figures could be read from the database."),
+        [f64::from(u8::from(read.is_some()))],
+    );
+    let meaning = "How old the figures are that were read from the database.";
+    metrics::plain(text, ("database_figures_age_seconds", meaning), age);
+    write_projections(text, read);
+    write_letters(text, read);
+    write_replays(text, read);
+    write_pools(text, read.map_or(&[], |read| &read.pools));
+}
+
+fn write_projections(text: &mut String, read: Option<&Collected>) {
+    let projections = read.map_or(&[][..], |read| &read.projections);
+    let lag = projections.iter().map(|one| (one.name.clone(), one.lag as f64));
+    let meaning = "Events that a projection has still to look at.";
+    metrics::labelled(text, &gauge("projection_lag_events", meaning, "projection"), lag);
+    let processed = Table {
+        name: "projection_events_processed_total",
+        meaning: "Events that a projection has taken.",
+        kind: "counter",
+        label: "projection",
+    };
+    let rows = projections.iter().map(|one| (one.name.clone(), one.processed as f64));
+    metrics::labelled(text, &processed, rows);
+}
+
+fn write_letters(text: &mut String, read: Option<&Collected>) {
+    let rows = read.map(|read| {
+        let (letters, quarantined) = read.aside.iter().fold((0, 0), |(letters, quarantined), one| {
+            (one.letters.saturating_add(letters), one.quarantined.saturating_add(quarantined))
+        });
+        [("work", read.letters), ("projection", letters), ("poison", quarantined)]
+    });
+    let rows = rows.into_iter().flatten().map(|(kind, count)| (kind.to_owned(), count as f64));
+    let meaning =
+        "Dead letters that nobody has dealt with, counted up to 1000 for work and for each projection.";
+    metrics::labelled(text, &gauge("dead_letters_pending", meaning, "kind"), rows);
+}
+
+fn write_replays(text: &mut String, read: Option<&Collected>) {
+    let counted = read.map(|read| {
+        [ReplayStatus::Running, ReplayStatus::Paused]
+            .map(|status| (status.as_str().to_owned(), read.replays_of(status) as f64))
+    });
+    let meaning = "Replays that are under way.";
+    metrics::labelled(text, &gauge("replays_active", meaning, "status"), counted.into_iter().flatten());
+    let rows = read.map_or(&[][..], |read| &read.replays).iter();
+    let rows = rows.map(|replay| (replay.projection_name.clone(), replay.percent_complete / 100.0));
+    let meaning = "How much of a replay is done, from 0 to 1.";
+    metrics::labelled(text, &gauge("replay_progress_ratio", meaning, "projection"), rows);
 }
 
 /// What a figure tells of a pool.
 type Tell = fn(&PoolStatus) -> f64;
 
 fn write_pools(text: &mut String, pools: &[PoolStatus]) {
+    // When there are too many, those matter that have something to do.
+    let mut pools: Vec<&PoolStatus> = pools.iter().collect();
+    pools.sort_by_key(|pool| std::cmp::Reverse(pool.depth.pending));
     let figures: [(&str, &str, Tell); 5] = [
         ("work_pool_pending", "Items of a pool that wait.", |pool| pool.depth.pending as f64),
         ("work_pool_running", "Items of a pool that were taken and have not ended.", |pool| {
@@ -79,6 +139,6 @@ fn write_pools(text: &mut String, pools: &[PoolStatus]) {
     ];
     for (name, meaning, tell) in figures {
         let rows = pools.iter().map(|pool| (pool.name.clone(), tell(pool)));
-        metrics::labelled(text, (name, meaning), "pool", rows);
+        metrics::labelled(text, &gauge(name, meaning, "pool"), rows);
     }
 }

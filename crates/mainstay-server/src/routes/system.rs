@@ -2,7 +2,7 @@
 
 use crate::access::Principal;
 use crate::app::App;
-use crate::health::system;
+use crate::health::{self, system};
 use crate::{Answer, Json, Permission, Problem, Routes};
 use axum::extract::State;
 use mainstay_core::health::{Status, SystemHealth};
@@ -101,7 +101,7 @@ mod schema {
 async fn state(State(app): State<App>, principal: Principal) -> Answer<Json<SystemState>> {
     principal.unconfined("How the system is")?;
     let now_ms = app.store().clock().now_ms();
-    let health = system(&app.watch().now(&app).await, &app.options().health, now_ms);
+    let health = system(&health::now(&app).await, &app.options().health, now_ms);
     let models = app.projections().list().await.map_err(Problem::from)?;
     let lags: BTreeMap<String, u64> = models.into_iter().map(|one| (one.projection, one.lag)).collect();
     let active_rebuilds = app.projections().active_rebuilds().await.map_err(Problem::from)?;

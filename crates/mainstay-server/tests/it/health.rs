@@ -168,7 +168,7 @@ fn a_probe_is_answered_in_time_while_the_writer_is_busy() {
             let hold = async |tx: Tx, (started, go): (mpsc::Sender<()>, Arc<Mutex<mpsc::Receiver<()>>>)| {
                 tx.execute("UPDATE mainstay_log SET indexed = indexed", &[]).await?;
                 started.send(()).unwrap();
-                drop(go.lock().unwrap().recv());
+                let _ = go.lock().unwrap().recv();
                 Ok(())
             };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,10 +1,9 @@
 //! The trace of a request.
 
 use crate::client::{get, post};
+use crate::logged;
 use crate::running::{Running, options};
 use mainstay_server::Role;
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -33,30 +32,9 @@ async fn a_trace_that_cannot_be_read_is_ignored() {
     assert!(!answer.header("traceparent").unwrap().contains("4bf92f"), "problems have a trace too");
 }
 
-/// What is logged, kept to be looked at.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn the_log_has_the_trace_and_no_secret() {
-    let log = Log::default();
-    let writer = log.clone();
-    tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        // For all threads: what is logged where is remembered for the whole process, also by tests beside this one.
-        .init();
+    logged::start();
     let server = Running::start(options()).await;
     let admin = server.token(Role::Admin).await;
     let ask = get("/v1/test/panics?password=hunter2")
@@ -68,7 +46,7 @@ async fn the_log_has_the_trace_and_no_secret() {
     let created = created.json()["secret"].as_str().unwrap().to_owned();
     get("/v1/test/who").token(&format!("{}0", &admin[..84])).send(server.address).await;
 
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = logged::text();
     assert!(
         text.contains("trace_id=\"1061063577b34da6a3ce929d0e0e4736\"") && text.contains("/v1/test/panics"),
         "{text}"

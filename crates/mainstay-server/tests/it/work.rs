@@ -545,7 +545,7 @@ async fn figures_tell_how_pools_are_doing() {
         "mainstay_work_pool_running{pool=\"shop\"} 0",
         "mainstay_work_pool_max_parallelism{pool=\"timers\"} 100",
         "mainstay_work_pool_paused{pool=\"shop\"} 1",
-        "mainstay_work_letters{status=\"pending\"} 1",
+        "mainstay_dead_letters_pending{kind=\"work\"} 1",
         "mainstay_work_failed_total 1",
     ] {
         assert!(figures.lines().any(|written| written == line), "{line}\n{figures}");

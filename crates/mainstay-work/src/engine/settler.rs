@@ -4,6 +4,7 @@ use super::{Desk, Shared};
 use crate::blame::{Blame, adjust, blame, suspect};
 use crate::claim::Held;
 use crate::error::Error;
+use crate::figures::Ended;
 use crate::functions::Cancel;
 use crate::next::Outcome;
 use crate::pool::Pool;
@@ -150,12 +151,13 @@ impl Settler {
         let figures = &self.shared.ground.figures;
         figures.settle_size.record(settlement.endings.len() as u64);
         for (_, ending) in &settlement.endings {
-            match &ending.plan {
-                Plan::Run | Plan::Ended(Outcome::Success(_)) => figures.succeeded.increment(),
-                Plan::Ended(Outcome::Canceled) => figures.canceled.increment(),
-                Plan::Ended(Outcome::Postponed { .. }) => figures.postponed.increment(),
-                Plan::Ended(_) => figures.failed.increment(),
-            }
+            let ended = match &ending.plan {
+                Plan::Run | Plan::Ended(Outcome::Success(_)) => Ended::Succeeded,
+                Plan::Ended(Outcome::Canceled) => Ended::Canceled,
+                Plan::Ended(Outcome::Postponed { .. }) => Ended::Postponed,
+                Plan::Ended(_) => Ended::Failed,
+            };
+            figures.record(&settlement.pool_name, &ending.taken.item.function, ended);
         }
         let mut held = self.desk.held();
         for (batch, indices) in settlement.ended() {

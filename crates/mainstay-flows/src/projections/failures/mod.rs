@@ -9,11 +9,13 @@
 //! - `letters`: dead letters of projections
 //! - `listing`: their rows in the inbox
 //! - `many`: what is done about many of them at once
+//! - `count`: how much of both lies aside
 //! - `payload`: what their events say
 //! - `by_hand`: seeing to a letter outside of Mainstay
 //! - `retry`: trying one event again, as work
 
 mod by_hand;
+mod count;
 mod letters;
 mod listing;
 mod many;
@@ -22,6 +24,7 @@ mod poison;
 mod record;
 pub(crate) mod retry;
 
+pub use count::Aside;
 pub use letters::{Letter, LetterFilter, LetterStats, LetterStatus};
 pub use payload::MAX_PAYLOADS_BYTES;
 pub use poison::{Poison, PoisonEvent, PoisonStats, PoisonStatus, Quarantined};
