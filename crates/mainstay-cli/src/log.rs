@@ -8,7 +8,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
-use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::format::{Format, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
@@ -45,25 +45,35 @@ pub(crate) fn start(from: Level) {
     tracing_subscriber::registry().with(layer(from, std::io::stderr, std::io::stderr().is_terminal())).init();
 }
 
-fn layer<S, W>(from: Level, writer: W, is_terminal: bool) -> impl Layer<S>
+/// For people on a terminal, and JSON for whoever reads it otherwise.
+fn layer<S, W>(from: Level, writer: W, is_terminal: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'writer> tracing_subscriber::fmt::MakeWriter<'writer> + Send + Sync + 'static,
 {
-    let lines = tracing_subscriber::fmt::layer().event_format(Lines::default());
     // A span is no line, and belongs to the lines in it.
     let is_told = filter_fn(move |metadata| metadata.is_span() || Level::of(metadata) >= from);
-    lines.with_writer(writer).with_ansi(is_terminal).with_filter(is_told)
+    let lines = tracing_subscriber::fmt::layer();
+    if is_terminal {
+        return lines.event_format(Lines(Format::default())).with_writer(writer).with_filter(is_told).boxed();
+    }
+    let json = Format::default().json().flatten_event(true).with_current_span(true).with_span_list(false);
+    lines
+        .fmt_fields(JsonFields::new())
+        .event_format(Lines(json))
+        .with_writer(writer)
+        .with_filter(is_told)
+        .boxed()
 }
 
-/// Lines as usual, but for reports: those are JSON, and nothing else.
-#[derive(Default)]
-struct Lines(Format);
+/// Lines as they are told otherwise, but for reports: those are JSON, and nothing else.
+struct Lines<F>(F);
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N, F> FormatEvent<S, N> for Lines<F>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     N: for<'writer> FormatFields<'writer> + 'static,
+    F: FormatEvent<S, N>,
 {
     fn format_event(
         &self,
@@ -111,11 +121,13 @@ mod tests {
     }
 
     /// What is told of one line of each level.
-    fn told(from: Level) -> String {
+    fn told(from: Level, is_terminal: bool) -> String {
         let kept = Kept::default();
         let writer = kept.clone();
-        let subscriber = tracing_subscriber::registry().with(layer(from, move || writer.clone(), false));
+        let subscriber =
+            tracing_subscriber::registry().with(layer(from, move || writer.clone(), is_terminal));
         tracing::subscriber::with_default(subscriber, || {
+            let _in = tracing::info_span!("request", trace_id = "abc").entered();
             tracing::debug!("a debug");
             tracing::trace!("a trace");
             tracing::info!("an info");
@@ -133,7 +145,7 @@ mod tests {
         assert!(levels.is_sorted());
         let words = ["a debug", "a trace", "an info", "METRICS", "a warn", "an error"];
         for (from, level) in levels.into_iter().enumerate() {
-            let told = told(level);
+            let told = told(level, true);
             for (at, word) in words.iter().enumerate() {
                 assert_eq!(told.contains(word), at >= from, "{level:?}: {told}");
             }
@@ -142,9 +154,23 @@ mod tests {
 
     #[test]
     fn b_253_a_report_is_a_line_of_json_and_nothing_else() {
-        let told = told(Level::Report);
-        let line = told.lines().next().unwrap();
-        assert_eq!(line, r#"{"type":"METRICS"}"#);
-        assert!(told.lines().nth(1).unwrap().contains(" WARN "), "{told}");
+        for is_terminal in [true, false] {
+            let told = told(Level::Report, is_terminal);
+            assert_eq!(told.lines().next(), Some(r#"{"type":"METRICS"}"#), "{told}");
+        }
+    }
+
+    #[test]
+    fn lines_are_for_people_on_a_terminal_and_json_otherwise() {
+        let people = told(Level::Warn, true);
+        assert!(people.contains("WARN") && people.contains("a warn") && people.contains("abc"), "{people}");
+        for line in told(Level::Warn, false).lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["span"]["trace_id"], "abc", "{line}");
+            assert!(
+                line["level"].is_string() && line["timestamp"].is_string() && line["message"].is_string(),
+                "{line}"
+            );
+        }
     }
 }

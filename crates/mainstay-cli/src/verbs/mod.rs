@@ -4,6 +4,7 @@ mod audit;
 mod backup;
 mod bench;
 mod circuits;
+mod completions;
 mod config;
 mod dead_letters;
 mod demo;
@@ -60,6 +61,7 @@ pub(crate) enum Verb {
     Restore(restore::Restore),
     Config(config::Config),
     Bench(bench::Bench),
+    Completions(completions::Completions),
     #[command(hide = true)]
     Reference(reference::Reference),
 }
@@ -99,6 +101,7 @@ impl Verb {
             Self::Restore(verb) => block_on(verb.run(global)),
             Self::Config(verb) => verb.run(global),
             Self::Bench(verb) => block_on(verb.run(global)),
+            Self::Completions(verb) => verb.run(),
             Self::Reference(verb) => verb.run(),
         }
     }
