@@ -16,6 +16,7 @@ mod outages;
 mod pairs;
 mod power_loss;
 mod reads;
+mod riding;
 mod time_and_wakeups;
 mod tls;
 mod transactions;
