@@ -22,7 +22,7 @@ use crate::next::Outcome;
 use crate::work::Ground;
 use mainstay_store::Tx;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     lease: AtomicI64,
     renewing: tokio::sync::Mutex<()>,
     stop: watch::Sender<bool>,
+    /// Whether the engine was dropped: what ran then is lost when its lease is over, as if the process had died.
+    is_gone: AtomicBool,
     /// Woken when somebody should look by itself.
     look: watch::Sender<u64>,
     floor: Floor,
@@ -83,6 +85,7 @@ impl Engine {
             lease: AtomicI64::new(lease),
             renewing: tokio::sync::Mutex::default(),
             stop: watch::Sender::new(false),
+            is_gone: AtomicBool::new(false),
             look: watch::Sender::new(0),
             floor: Floor::default(),
             taken: AtomicU64::new(u64::MAX),
@@ -142,6 +145,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        self.shared.is_gone.store(true, Ordering::Release);
         self.shared.stop.send_replace(true);
         self.shared.floor.close();
     }
@@ -162,6 +166,10 @@ impl Shared {
     async fn extend(&self, lease: i64) -> mainstay_store::Result<bool> {
         let extend = async |tx: Tx, (lease, for_ms): (i64, i64)| lease::extend(&tx, lease, for_ms).await;
         self.ground.store.transact_with((lease, self.ground.lease_ms), extend).await
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
     }
 
     fn is_stopping(&self) -> bool {

@@ -73,6 +73,9 @@ impl Settler {
                     held.get(batch).is_some_and(|held| !held.is_done(ending.taken.index))
                 });
             }
+            if self.shared.is_gone() {
+                done.retain(|(_, ending)| !matches!(ending.plan, Plan::Ended(Outcome::Lost)));
+            }
             if done.is_empty() {
                 return;
             }

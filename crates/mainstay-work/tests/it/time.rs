@@ -259,7 +259,7 @@ fn the_work_of_a_dead_node_is_taken_up_when_its_lease_is_over_and_not_before() {
             alive.look_around();
             until_kept(&store, alive.lease(), now_ms).await;
         }
-        assert_eq!(*begun.borrow(), [1], "its lease lasts for another millisecond");
+        assert_eq!(*begun.borrow(), [1], "{}: its lease lasts for another millisecond", place.kind());
         time.advance(1).await.unwrap();
         alive.look_around();
         // The loss counts as a failure, and a failure is tried again after a moment.
