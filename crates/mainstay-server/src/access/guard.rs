@@ -29,6 +29,18 @@ pub(crate) struct Post {
     pub(crate) audited: Option<Arc<str>>,
 }
 
+/// Why somebody is not let in, and who it is if that is known.
+pub(crate) struct Refused {
+    pub(crate) problem: Problem,
+    pub(crate) principal: Option<Principal>,
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self { problem, principal: None }
+    }
+}
+
 /// Lets a request in or answers why not, and gives up on it when its time is over.
 pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
@@ -44,8 +56,9 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
     }
     if let Some(path) = &post.audited {
         let action = format!("{} {path}", parts.method);
-        let answer = audited(&post.app, &action, admitted, (parts, body), next);
-        let answer = post.in_time(answer).await;
+        // What takes too long is written down as well.
+        let answer = async |request| post.in_time(next.run(request)).await;
+        let answer = audited(&post.app, &action, admitted, Request::from_parts(parts, body), answer).await;
         return match post.rule.successor {
             Some(successor) => replaced(answer, &action, successor),
             None => answer,
@@ -53,7 +66,7 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
     }
     let principal = match admitted {
         Ok(principal) => principal,
-        Err(problem) => return problem.into_response(),
+        Err(refused) => return refused.problem.into_response(),
     };
     let answer = next.run(Request::from_parts(parts, body));
     if post.rule.is_streaming {
@@ -76,9 +89,18 @@ impl Post {
         })
     }
 
-    async fn admit(&self, parts: &Parts) -> Answer<Option<Principal>> {
+    async fn admit(&self, parts: &Parts) -> Result<Option<Principal>, Refused> {
         let Some(needed) = self.rule.permission.role() else { return Ok(None) };
-        let principal = match bearer(&parts.headers)? {
+        let principal = self.identify(parts).await?;
+        if principal.role < needed {
+            let problem = Problem::new(&error::UNAUTHORIZED, format!("{needed} role required"));
+            return Err(Refused { problem, principal: Some(principal) });
+        }
+        Ok(Some(principal))
+    }
+
+    async fn identify(&self, parts: &Parts) -> Answer<Principal> {
+        Ok(match bearer(&parts.headers)? {
             Some(token) => {
                 let found = self.app.tokens().authenticate(token).await?;
                 found.ok_or_else(|| unauthenticated("The token is unknown, revoked or expired."))?
@@ -88,11 +110,7 @@ impl Post {
                 None => Principal::local(),
             },
             None => return Err(unauthenticated("A token is needed.")),
-        };
-        if principal.role < needed {
-            return Err(Problem::new(&error::UNAUTHORIZED, format!("{needed} role required")));
-        }
-        Ok(Some(principal))
+        })
     }
 
     async fn needs_no_token(&self, parts: &Parts) -> Answer<bool> {

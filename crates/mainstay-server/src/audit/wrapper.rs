@@ -3,16 +3,16 @@
 use super::entry::{Entry, Outcome};
 use super::seldom::Seldom;
 use super::{Audit, args, table};
+use crate::Problem;
 use crate::access::Principal;
+use crate::access::guard::Refused;
 use crate::app::App;
 use crate::problem::Code;
-use crate::{Answer, Problem};
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::RETRY_AFTER;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Uri};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use mainstay_core::trace::TraceContext;
@@ -26,8 +26,8 @@ use std::time::Instant;
 const LIMIT: &str = "adminOperations";
 /// Longest body of which anything is written down.
 const MAX_BODY_BYTES: usize = 64 << 10;
-/// How many refusals of people that nobody knows are written down in a minute.
-const STRANGERS: u32 = 60;
+/// How many refusals are written down in a minute: of each token, and of all whom nobody knows.
+const REFUSALS: u32 = 60;
 
 /// What the wrapper remembers.
 #[derive(Default)]
@@ -39,30 +39,32 @@ pub(crate) struct Auditor {
 pub(crate) async fn audited(
     app: &App,
     action: &str,
-    admitted: Answer<Option<Principal>>,
-    (parts, body): (Parts, Body),
-    next: Next,
+    admitted: Result<Option<Principal>, Refused>,
+    request: Request,
+    answer: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
+    let (parts, body) = request.into_parts();
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let (body, heard) = overheard(body);
     let mut call = Call { entry: entry(action, &parts), uri: parts.uri.clone(), heard };
-    let entry = &mut call.entry;
-    let principal = match admitted {
-        Ok(principal) => principal,
-        Err(problem) => {
-            entry.code = Some(problem.code().to_owned());
-            entry.outcome = Outcome::Refused;
-            let is_due = app.auditor().seldom.is_due("", STRANGERS, Instant::now());
-            if is_due {
-                write(app, call).await;
-            }
-            return problem.into_response();
-        }
+    let (principal, refused) = match admitted {
+        Ok(principal) => (principal, None),
+        Err(Refused { problem, principal }) => (principal, Some(problem)),
     };
+    let entry = &mut call.entry;
     if let Some(principal) = &principal {
         entry.user_id = principal.name().to_owned();
         entry.role = Some(principal.role.name().to_owned());
         entry.tenant_id.clone_from(&principal.tenant);
+    }
+    if let Some(problem) = refused {
+        entry.code = Some(problem.code().to_owned());
+        entry.outcome = Outcome::Refused;
+        // Each whom somebody knows has its own count, so that a crowd of strangers hides nobody.
+        if app.auditor().seldom.is_due(&entry.user_id, REFUSALS, Instant::now()) {
+            write(app, call).await;
+        }
+        return problem.into_response();
     }
     if !is_read && let Err(problem) = limit(app, &entry.user_id).await {
         entry.code = code_of(&problem);
@@ -72,7 +74,7 @@ pub(crate) async fn audited(
     }
     let request = Request::from_parts(parts, body);
     if is_read {
-        let response = next.run(request).await;
+        let response = answer(request).await;
         entry.outcome = Outcome::of_status(response.status().as_u16());
         let what = format!("{}\0{}\0{}", entry.user_id, entry.outcome.as_str(), call.uri);
         if app.auditor().seldom.is_due(&what, 1, Instant::now()) {
@@ -83,7 +85,7 @@ pub(crate) async fn audited(
         return response;
     }
     let rider = Arc::new(call.clone());
-    let (response, is_written) = riding(rider, next.run(request)).await;
+    let (response, is_written) = riding(rider, answer(request)).await;
     let entry = &mut call.entry;
     entry.outcome = Outcome::of_status(response.status().as_u16());
     entry.code = code_of(&response);

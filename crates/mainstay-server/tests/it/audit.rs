@@ -8,6 +8,7 @@ use mainstay_server::{Role, Rooms, equipped};
 use mainstay_store::{Store, Tx};
 use mainstay_testkit::stores::{Place, for_each_store};
 use serde_json::json;
+use std::time::Duration;
 
 async fn start(place: &Place) -> Running {
     let store = equipped(place.options()).open().await.unwrap();
@@ -38,6 +39,11 @@ fn b_229_b_230_who_is_not_let_in_is_told_why_and_written_down() {
         get("/admin/tokens").send(server.address).await.problem(401, "UNAUTHENTICATED");
         let problem = make_token(&server, &reader).await.problem(403, "UNAUTHORIZED");
         assert_eq!(problem["detail"], "Admin role required");
+        let last = entries(&server.store).await.pop().unwrap();
+        assert!(
+            reader.contains(&last.user_id) && last.role.as_deref() == Some("reader"),
+            "who is known: {last:?}"
+        );
         let told: Vec<_> = entries(&server.store)
             .await
             .into_iter()
@@ -108,6 +114,19 @@ fn what_was_asked_in_vain_is_written_down_as_that() {
         assert_eq!((last.outcome, last.code.as_deref()), (Outcome::Refused, Some("TOKEN_NOT_FOUND")));
         assert_eq!(last.action, "DELETE /admin/tokens/{id}");
         assert_eq!(last.args, json!({"path": "/admin/tokens/nobody"}));
+    });
+}
+
+#[test]
+fn what_takes_too_long_is_written_down_as_failed() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Running::start_on(options().request_timeout(Duration::from_millis(1)), store).await;
+        let admin = server.token(Role::Admin).await;
+        let never = post("/admin/test/never", "{}").token(&admin).send(server.address).await;
+        never.problem(503, "REQUEST_TIMEOUT");
+        let last = entries(&server.store).await.pop().unwrap();
+        assert_eq!((last.outcome, last.code.as_deref()), (Outcome::Failed, Some("REQUEST_TIMEOUT")));
     });
 }
 

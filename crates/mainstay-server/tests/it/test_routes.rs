@@ -25,6 +25,7 @@ pub(crate) fn all() -> Routes {
         .add(Permission::Reader, routes!(item))
         .add(Permission::Reader, routes!(panics))
         .add(Permission::Reader, routes!(wait))
+        .add(Permission::Operator, routes!(never))
         .add(Permission::Reader, routes!(large))
         .add(Permission::Reader.streaming(), routes!(stream))
 }
@@ -97,6 +98,11 @@ async fn wait(Path(name): Path<String>) -> Json<&'static str> {
 }
 
 /// More than any system keeps for a client that does not read
+#[utoipa::path(post, path = "/admin/test/never")]
+async fn never() -> Json<()> {
+    std::future::pending().await
+}
+
 #[utoipa::path(get, path = "/v1/test/large")]
 async fn large() -> Vec<u8> {
     vec![b'x'; 64 << 20]
