@@ -111,7 +111,7 @@ const KEPT: &str = "SELECT number, taken_at, ids, items FROM mainstay_batches \
 const BY_INDEX: &str = "SELECT set_config('enable_seqscan', 'off', true)";
 
 /// Lets the server take by the index, however little waits while it makes its plan: it keeps that when much does.
-async fn plan_by_index(ground: &Ground, tx: &Tx) -> Result<()> {
+pub(crate) async fn plan_by_index(ground: &Ground, tx: &Tx) -> Result<()> {
     if ground.store.is_shared() {
         tx.query(BY_INDEX, &[]).await?;
     }

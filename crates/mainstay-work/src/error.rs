@@ -66,6 +66,14 @@ pub enum Error {
         /// How long was waited.
         waited_ms: u64,
     },
+    /// The item does not wait, so it cannot start sooner.
+    #[error("work {id} does not wait: it {state}")]
+    NotWaiting {
+        /// The item.
+        id: String,
+        /// What it does instead.
+        state: &'static str,
+    },
     /// No such dead letter is known, or it was dealt with.
     #[error("Dead letter not found: {0}")]
     LetterNotFound(String),
@@ -106,6 +114,7 @@ impl Error {
             Self::Recursion => &WORK_RECURSION,
             Self::NotFound(_) => &WORK_NOT_FOUND,
             Self::NotEnded { .. } => &WORK_NOT_ENDED,
+            Self::NotWaiting { .. } => &WORK_NOT_WAITING,
             Self::LetterNotFound(_) => &DEAD_LETTER_NOT_FOUND,
             Self::LeaseLost(_) => &LEASE_LOST,
             Self::NotHeld { .. } => &WORK_NOT_HELD,
@@ -182,6 +191,9 @@ mainstay_core::codes! {
     WORK_NOT_ENDED "WORK_NOT_ENDED" 504 true
         "The item did not end in the time that was waited for it. It goes on."
         "Wait again, or look at its status: it may wait for its time, its key, its pool or a retry.";
+    WORK_NOT_WAITING "WORK_NOT_WAITING" 409 false
+        "The item runs or has ended, so there is nothing that it could be spared. Nothing was changed."
+        "Look at its status; one that ended failed can be retried as a dead letter.";
     DEAD_LETTER_NOT_FOUND "DEAD_LETTER_NOT_FOUND" 404 false
         "No pending dead letter of this id is known."
         "List the letters; it may have been retried, ignored or purged.";

@@ -77,6 +77,9 @@ pub struct Letter {
     /// For the next page: [`LetterFilter::before`].
     #[serde(skip)]
     pub number: i64,
+    /// Whether it is listed among dead letters; if it is not, whoever enqueued it keeps a letter of its own.
+    #[serde(skip)]
+    pub is_listed: bool,
 }
 
 /// Which letters.
@@ -233,6 +236,21 @@ impl Work {
     /// Tries a letter again, as a new item that is linked to it; the new item's id.
     pub async fn retry_letter(&self, work_id: &str) -> Result<String> {
         let retry = async |tx: Tx, (work, id): (Self, String)| work.retry_letter_in(&tx, &id).await;
+        Ok(self.store().transact_with((self.clone(), work_id.to_owned()), retry).await?)
+    }
+
+    /// As [`retry_letter`](Self::retry_letter), unless the letter is somebody else's to deal with.
+    pub async fn retry_failed(&self, work_id: &str) -> Result<String> {
+        let retry = async |tx: Tx, (work, id): (Self, String)| {
+            let is_others = match find(&tx, letter_id(&id)?).await? {
+                Some(row) => written(&row)?.item.is_unlisted,
+                None => false,
+            };
+            match is_others {
+                true => Err(Error::LetterNotFound(id).into()),
+                false => work.retry_letter_in(&tx, &id).await,
+            }
+        };
         Ok(self.store().transact_with((self.clone(), work_id.to_owned()), retry).await?)
     }
 
@@ -477,5 +495,6 @@ async fn letter(work: &Work, tx: &Tx, row: &Row) -> mainstay_store::Result<Lette
         context: written.item.context,
         key: written.item.key,
         retried_as: written.retried_as,
+        is_listed: !written.item.is_unlisted,
     })
 }

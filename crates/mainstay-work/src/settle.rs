@@ -100,6 +100,8 @@ struct Record<'a> {
     last_error: Option<&'a Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_of: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation: Option<&'a str>,
 }
 
 /// How many executions of an item that ended count.
@@ -118,6 +120,7 @@ fn record(item: &Item, result: &WorkResult) -> Result<String> {
         result,
         last_error: item.errors.last().map(|last| &last.failure),
         retry_of: item.retry_of.as_deref(),
+        correlation: item.correlation.as_deref(),
     };
     serde_json::to_string(&record).map_err(mainstay_store::Error::application)
 }

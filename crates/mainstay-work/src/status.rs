@@ -2,15 +2,15 @@
 
 use crate::claim::{Held, Taken, unpack};
 use crate::directory::{cancels_topic, ended_topic};
-use crate::enqueue::{change, parse, text, uuid};
+use crate::enqueue::{change, parse, text};
 use crate::error::Result;
 use crate::functions::Cancel;
 use crate::item::{Item, WorkResult};
+use crate::keys;
 use crate::next::Outcome;
 use crate::schema::waiting;
 use crate::settle::{Ending, Plan, Settlement, end_waiting};
 use crate::work::{Ground, Work};
-use crate::{MAX_PAGE, keys};
 use mainstay_store::{Tx, Value, params};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -33,7 +33,7 @@ pub enum State {
 }
 
 /// Where an item stands, exactly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Native {
     /// It may start at any moment.
@@ -53,7 +53,34 @@ pub enum Native {
 }
 
 impl Native {
-    fn state(self) -> State {
+    /// Every one.
+    pub const ALL: [Self; 7] = [
+        Self::Ready,
+        Self::Delayed,
+        Self::Behind,
+        Self::Running,
+        Self::Success,
+        Self::Failed,
+        Self::Canceled,
+    ];
+
+    /// Those that a name means: `pending`, `running`, `completed`, `failed`, or one of them exactly.
+    pub fn named(name: &str) -> Option<Vec<Self>> {
+        Some(match name {
+            "pending" => vec![Self::Ready, Self::Delayed, Self::Behind],
+            "ready" => vec![Self::Ready],
+            "delayed" => vec![Self::Delayed],
+            "behind" => vec![Self::Behind],
+            "running" => vec![Self::Running],
+            "completed" => vec![Self::Success, Self::Canceled],
+            "success" => vec![Self::Success],
+            "failed" => vec![Self::Failed],
+            "canceled" => vec![Self::Canceled],
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn state(self) -> State {
         match self {
             Self::Ready | Self::Delayed | Self::Behind => State::Pending,
             Self::Running => State::Running,
@@ -110,13 +137,11 @@ pub enum Canceled {
 /// How long a wait goes on without being woken before it looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-const WAITING: &str = "SELECT pool, state, due_at, item FROM mainstay_work WHERE id = $1";
-const ENDED: &str = "SELECT pool, state, ended_at, record FROM mainstay_ended WHERE id = $1";
-const HELD: &str = "SELECT batch.number, batch.pool, batch.ids, marks.done FROM mainstay_batches AS batch \
+pub(crate) const WAITING: &str = "SELECT pool, state, due_at, item FROM mainstay_work WHERE id = $1";
+pub(crate) const ENDED: &str = "SELECT pool, state, ended_at, record FROM mainstay_ended WHERE id = $1";
+pub(crate) const HELD: &str = "SELECT batch.number, batch.pool, batch.ids, marks.done FROM mainstay_batches AS batch \
      LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number";
 const HELD_ITEMS: &str = "SELECT items FROM mainstay_batches WHERE number = $1";
-const LIST: &str = "SELECT id, state, due_at, item FROM mainstay_work WHERE pool = $1 AND place > $2 \
-     ORDER BY place LIMIT $3";
 const TAKE: &str = "DELETE FROM mainstay_work WHERE id = $1 RETURNING pool, state, item";
 const ASK: &str =
     "INSERT INTO mainstay_work_cancels (id, asked_at) VALUES ($1, mainstay_now()) ON CONFLICT DO NOTHING";
@@ -125,10 +150,10 @@ const FORGET: &str = "DELETE FROM mainstay_ended WHERE id = $1";
 /// What was kept of an item that ended.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Record {
-    function: String,
+pub(crate) struct Record {
+    pub(crate) function: String,
     #[serde(default)]
-    key: Option<String>,
+    pub(crate) key: Option<String>,
     #[serde(default)]
     context: Option<Box<RawValue>>,
     attempts: u32,
@@ -136,6 +161,36 @@ struct Record {
     result: WorkResult,
     #[serde(default)]
     last_error: Option<crate::Failure>,
+    #[serde(default)]
+    pub(crate) retry_of: Option<String>,
+    #[serde(default)]
+    pub(crate) correlation: Option<String>,
+}
+
+impl Record {
+    /// What is known of the item.
+    pub(crate) fn status(self, id: Uuid, pool: String, ended_at: i64) -> Status {
+        let native = match self.result {
+            WorkResult::Success { .. } => Native::Success,
+            WorkResult::Failed { .. } => Native::Failed,
+            WorkResult::Canceled => Native::Canceled,
+        };
+        Status {
+            work_id: text(id),
+            pool,
+            function: self.function,
+            state: native.state(),
+            native,
+            attempts: self.attempts,
+            last_error: self.last_error.map(|failure| failure.to_string()),
+            context: self.context,
+            key: self.key,
+            enqueued_at: self.enqueued_at,
+            due_at: None,
+            ended_at: Some(ended_at),
+            result: Some(self.result),
+        }
+    }
 }
 
 impl Work {
@@ -165,23 +220,6 @@ impl Work {
         }
     }
 
-    /// Items of a pool that wait, in the order they came.
-    pub async fn pending(&self, pool: &str, limit: usize) -> Result<Vec<Status>> {
-        let limit = limit.clamp(1, MAX_PAGE) as i64;
-        let read = async |tx: Tx, (ground, pool, limit): (Arc<Ground>, String, i64)| {
-            let number = ground.directory.pool(&tx, &pool).await??;
-            let mut items = Vec::new();
-            for row in tx.query(LIST, params![number, 0, limit]).await? {
-                let item: Item =
-                    serde_json::from_str(row.get(3)?).map_err(mainstay_store::Error::application)?;
-                let native = native_of(row.get(1)?);
-                items.push(of_item(uuid(row.get(0)?), &pool, item, native, Some(row.get(2)?)));
-            }
-            Ok(items)
-        };
-        Ok(self.store().read_with((self.ground().clone(), pool.to_owned(), limit), read).await?)
-    }
-
     /// Cancels an item: one that waits never starts, one that runs is told to stop. Its `onComplete` is told.
     pub async fn cancel(&self, work_id: &str) -> Result<Canceled> {
         let not_found = || crate::Error::NotFound(work_id.to_owned());
@@ -209,7 +247,7 @@ impl Work {
     }
 }
 
-fn native_of(state: i64) -> Native {
+pub(crate) fn native_of(state: i64) -> Native {
     match state {
         waiting::DELAYED => Native::Delayed,
         waiting::BEHIND => Native::Behind,
@@ -217,7 +255,7 @@ fn native_of(state: i64) -> Native {
     }
 }
 
-fn of_item(id: Uuid, pool: &str, item: Item, native: Native, due_at: Option<i64>) -> Status {
+pub(crate) fn of_item(id: Uuid, pool: &str, item: Item, native: Native, due_at: Option<i64>) -> Status {
     Status {
         work_id: text(id),
         pool: pool.to_owned(),
@@ -244,26 +282,8 @@ async fn status(ground: &Ground, tx: &Tx, id: Uuid) -> mainstay_store::Result<Op
     }
     if let Some(row) = tx.query_optional(ENDED, own).await? {
         let record: Record = serde_json::from_str(row.get(3)?).map_err(mainstay_store::Error::application)?;
-        let native = match record.result {
-            WorkResult::Success { .. } => Native::Success,
-            WorkResult::Failed { .. } => Native::Failed,
-            WorkResult::Canceled => Native::Canceled,
-        };
-        return Ok(Some(Status {
-            work_id: text(id),
-            pool: ground.directory.pool_name(tx, row.get(0)?).await?,
-            function: record.function,
-            state: native.state(),
-            native,
-            attempts: record.attempts,
-            last_error: record.last_error.map(|failure| failure.to_string()),
-            context: record.context,
-            key: record.key,
-            enqueued_at: record.enqueued_at,
-            due_at: None,
-            ended_at: Some(row.get(2)?),
-            result: Some(record.result),
-        }));
+        let pool = ground.directory.pool_name(tx, row.get(0)?).await?;
+        return Ok(Some(record.status(id, pool, row.get(2)?)));
     }
     let Some((pool, taken)) = held(tx, id).await? else { return Ok(None) };
     let pool = ground.directory.pool_name(tx, pool).await?;
@@ -271,7 +291,7 @@ async fn status(ground: &Ground, tx: &Tx, id: Uuid) -> mainstay_store::Result<Op
 }
 
 /// An item that somebody works on. There are as few batches as there are items running.
-async fn held(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<(i64, Taken)>> {
+pub(crate) async fn held(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<(i64, Taken)>> {
     for row in tx.query(HELD, &[]).await? {
         let (batch, ids): (i64, &[u8]) = (row.get(0)?, row.get(2)?);
         let Some(index) = ids.chunks_exact(16).position(|one| one == id.as_bytes()) else { continue };
@@ -288,7 +308,7 @@ async fn held(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<(i64, Taken)>>
 
 /// How often an item is looked for that is nowhere. Whoever moves it from one table to another may commit between two
 /// looks; it would have to be moved again and again not to be found.
-const LOOKS: usize = 3;
+pub(crate) const LOOKS: usize = 3;
 
 async fn cancel(
     ground: &Arc<Ground>,

@@ -9,6 +9,7 @@ mod crash;
 mod disk;
 mod http;
 mod ledger;
+mod listing;
 mod nodes;
 mod outages;
 mod platform;

@@ -1,0 +1,295 @@
+//! What a page is made of: what waits, what runs, what has ended.
+
+use super::{CHUNK, Details, Found, ListQuery, MOST_BYTES, MOST_ROWS};
+use crate::claim::{Held, plan_by_index, unpack};
+use crate::enqueue::uuid;
+use crate::item::Item;
+use crate::schema::waiting;
+use crate::status::{HELD, Native, Record, native_of};
+use crate::work::Ground;
+use mainstay_store::{Result, Row, Tx, Value, params};
+use uuid::Uuid;
+
+const HELD_BATCH: &str = "SELECT ids, items FROM mainstay_batches WHERE number = $1";
+const LANES: &str = "SELECT number FROM mainstay_lanes WHERE function = $1";
+
+/// A table whose rows are in the order of their ids.
+struct Table {
+    name: &'static str,
+    /// As it is named on SQLite, so that it is read in that order whatever is looked for.
+    sqlite: &'static str,
+    columns: &'static str,
+    /// Its column of JSON.
+    text: &'static str,
+}
+
+const WORK: Table = Table {
+    name: "mainstay_work",
+    sqlite: "mainstay_work INDEXED BY mainstay_work_by_id",
+    columns: "id, pool, state, due_at, item",
+    text: "item",
+};
+const ENDED: Table = Table {
+    name: "mainstay_ended",
+    sqlite: "mainstay_ended",
+    columns: "id, pool, state, ended_at, record",
+    text: "record",
+};
+
+/// Conditions on columns, and their values.
+#[derive(Default)]
+struct Conditions {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Conditions {
+    /// The first two parameters are where a page begins and ends, the third how many rows are read.
+    const FIRST: usize = 4;
+
+    fn add(&mut self, column: &str, value: impl Into<Value>) {
+        self.sql.push_str(&format!(" AND {column} = ${}", Self::FIRST + self.values.len()));
+        self.values.push(value.into());
+    }
+
+    fn any(&mut self, column: &str, numbers: &[i64]) {
+        let places: Vec<String> =
+            (0..numbers.len()).map(|index| format!("${}", Self::FIRST + self.values.len() + index)).collect();
+        self.sql.push_str(&format!(" AND {column} IN ({})", places.join(", ")));
+        self.values.extend(numbers.iter().map(|number| Value::Int(*number)));
+    }
+
+    /// That JSON has a member of this value, or seems to: whoever reads it looks again.
+    fn member(&mut self, column: &str, name: &str, value: &str) {
+        let value = serde_json::Value::from(value).to_string();
+        let escaped = value.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+        let place = Self::FIRST + self.values.len();
+        self.sql.push_str(&format!(" AND {column} LIKE ${place} ESCAPE '\\'"));
+        self.values.push(Value::Text(format!("%\"{name}\":{escaped}%")));
+    }
+}
+
+/// Everything that a query names, in each source as far as a page goes.
+pub(super) async fn all(
+    ground: &Ground,
+    tx: &Tx,
+    query: &ListQuery,
+    after: Option<Uuid>,
+    limit: usize,
+) -> Result<Vec<Found>> {
+    plan_by_index(ground, tx).await?;
+    let pool = match &query.pool {
+        Some(pool) => Some(ground.directory.pool(tx, pool).await??),
+        None => None,
+    };
+    let looked = Look { ground, tx, query, pool, after, limit };
+    Ok(vec![looked.waiting().await?, looked.running().await?, looked.ended().await?])
+}
+
+struct Look<'a> {
+    ground: &'a Ground,
+    tx: &'a Tx,
+    query: &'a ListQuery,
+    pool: Option<i64>,
+    after: Option<Uuid>,
+    limit: usize,
+}
+
+impl Look<'_> {
+    /// The numbers of these states among those that are asked for; nothing when none is.
+    fn states(&self, all: &[(Native, i64)]) -> Option<Vec<i64>> {
+        let asked = |native| self.query.states.is_empty() || self.query.states.contains(native);
+        let numbers: Vec<i64> =
+            all.iter().filter(|(native, _)| asked(native)).map(|(_, number)| *number).collect();
+        (!numbers.is_empty()).then_some(numbers)
+    }
+
+    async fn waiting(&self) -> Result<Found> {
+        let all = [
+            (Native::Ready, waiting::READY),
+            (Native::Delayed, waiting::DELAYED),
+            (Native::Behind, waiting::BEHIND),
+        ];
+        let Some(states) = self.states(&all) else { return Ok(Found::default()) };
+        let mut conditions = Conditions::default();
+        if states.len() < all.len() {
+            conditions.any("state", &states);
+        }
+        if let Some(pool) = self.pool {
+            conditions.add("pool", pool);
+        }
+        if let Some(function) = &self.query.function {
+            let rows = self.tx.query(LANES, params![function]).await?;
+            let lanes = rows.iter().map(|row| row.get(0)).collect::<Result<Vec<i64>>>()?;
+            if lanes.is_empty() {
+                return Ok(Found::default());
+            }
+            conditions.any("lane", &lanes);
+        }
+        if let Some(key) = &self.query.key {
+            conditions.add("work_key", key.as_str());
+        }
+        if let Some(correlation) = &self.query.correlation_id {
+            conditions.member(WORK.text, "correlation", correlation);
+        }
+        self.rows(&WORK, &conditions, |id, pool, row| {
+            let native = native_of(row.get(2)?);
+            Ok(Details::of(id, &pool, Item::read(row.get(4)?), native, Some(row.get(3)?)))
+        })
+        .await
+    }
+
+    async fn ended(&self) -> Result<Found> {
+        let all = [(Native::Success, 0), (Native::Failed, 1), (Native::Canceled, 2)];
+        let Some(states) = self.states(&all) else { return Ok(Found::default()) };
+        let mut conditions = Conditions::default();
+        if states.len() < all.len() {
+            conditions.any("state", &states);
+        }
+        if let Some(pool) = self.pool {
+            conditions.add("pool", pool);
+        }
+        let members = [
+            ("function", &self.query.function),
+            ("key", &self.query.key),
+            ("correlation", &self.query.correlation_id),
+        ];
+        for (name, value) in members {
+            if let Some(value) = value {
+                conditions.member(ENDED.text, name, value);
+            }
+        }
+        self.rows(&ENDED, &conditions, |id, pool, row| of_record(id, pool, row.get(3)?, row.get(4)?)).await
+    }
+
+    /// Rows of a table, among as many as a page looks at.
+    async fn rows(
+        &self,
+        table: &Table,
+        conditions: &Conditions,
+        read: impl Fn(Uuid, String, &Row) -> Result<Details>,
+    ) -> Result<Found> {
+        let (compare, order, other) =
+            if self.query.is_oldest_first { (">", "ASC", "<=") } else { ("<", "DESC", ">=") };
+        let Table { name, sqlite, columns, .. } = table;
+        let mut after =
+            self.after.unwrap_or(if self.query.is_oldest_first { Uuid::nil() } else { Uuid::max() });
+        let edge = format!(
+            "SELECT id FROM {name} WHERE id {compare} $1 ORDER BY id {order} LIMIT 1 OFFSET {}",
+            MOST_ROWS - 1
+        );
+        let edge = self.tx.query_optional(&edge, params![&after.as_bytes()[..]]).await?;
+        let edge = edge.map(|row| Ok::<_, mainstay_store::Error>(uuid(row.get(0)?))).transpose()?;
+        let last = edge.unwrap_or(if self.query.is_oldest_first { Uuid::max() } else { Uuid::nil() });
+        let range = format!("id {compare} $1 AND id {other} $2");
+        let sql = match self.ground.store.is_shared() {
+            // What is looked for must not lead the server to another index, which may have far more of it.
+            true => format!(
+                "SELECT {columns} FROM (SELECT * FROM {name} WHERE {range} OFFSET 0) AS rows_of_it \
+                 WHERE true{} ORDER BY id {order} LIMIT $3",
+                conditions.sql
+            ),
+            false => format!(
+                "SELECT {columns} FROM {sqlite} WHERE {range}{} ORDER BY id {order} LIMIT $3",
+                conditions.sql
+            ),
+        };
+        let (mut found, mut bytes) = (Found { items: Vec::new(), reached: edge }, 0);
+        loop {
+            let mut values = vec![
+                Value::Blob(after.as_bytes().to_vec()),
+                Value::Blob(last.as_bytes().to_vec()),
+                Value::Int(CHUNK as i64),
+            ];
+            values.extend(conditions.values.iter().cloned());
+            let rows = self.tx.query(&sql, &values).await?;
+            for row in &rows {
+                after = uuid(row.get(0)?);
+                let pool = self.ground.directory.pool_name(self.tx, row.get(1)?).await?;
+                let item = read(after, pool, row)?;
+                if self.is_asked_for(&item) {
+                    bytes += item.bytes();
+                    found.items.push((after, item));
+                }
+            }
+            if rows.len() < CHUNK {
+                return Ok(found);
+            }
+            if found.items.len() >= self.limit || bytes > MOST_BYTES {
+                found.reached = Some(after);
+                return Ok(found);
+            }
+        }
+    }
+
+    /// What was taken and has not ended. There is as much of it as may run at once.
+    async fn running(&self) -> Result<Found> {
+        if self.states(&[(Native::Running, 0)]).is_none() {
+            return Ok(Found::default());
+        }
+        let mut candidates = Vec::new();
+        for row in self.tx.query(HELD, &[]).await? {
+            let (batch, pool, ids): (i64, i64, &[u8]) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            if self.pool.is_some_and(|asked| asked != pool) {
+                continue;
+            }
+            let done = row.get::<Option<Vec<u8>>>(3)?.unwrap_or_default();
+            let held = Held { batch, lease: 0, size: ids.len() / 16, done };
+            let ids = ids.chunks_exact(16).map(uuid).enumerate();
+            candidates.extend(
+                ids.filter(|(index, id)| !held.is_done(*index) && self.is_after(*id))
+                    .map(|(index, id)| (id, batch, index, pool)),
+            );
+        }
+        candidates.sort_unstable();
+        if !self.query.is_oldest_first {
+            candidates.reverse();
+        }
+        let (mut found, mut bytes) = (Found::default(), 0);
+        let mut batches = std::collections::HashMap::new();
+        for (id, batch, index, pool) in candidates {
+            if found.items.len() >= self.limit || bytes > MOST_BYTES {
+                found.reached = found.items.last().map(|(id, _)| *id);
+                break;
+            }
+            if !batches.contains_key(&batch) {
+                let row = self.tx.query_one(HELD_BATCH, params![batch]).await?;
+                batches.insert(batch, unpack(row.get(0)?, row.get(1)?)?);
+            }
+            let item = (*batches[&batch][index].item).clone();
+            let pool = self.ground.directory.pool_name(self.tx, pool).await?;
+            let item = Details::of(id, &pool, item, Native::Running, None);
+            if self.is_asked_for(&item) {
+                bytes += item.bytes();
+                found.items.push((id, item));
+            }
+        }
+        Ok(found)
+    }
+
+    fn is_after(&self, id: Uuid) -> bool {
+        match self.after {
+            Some(after) if self.query.is_oldest_first => id > after,
+            Some(after) => id < after,
+            None => true,
+        }
+    }
+
+    /// What a statement could not look at exactly.
+    fn is_asked_for(&self, item: &Details) -> bool {
+        let is = |asked: &Option<String>, found: Option<&str>| {
+            asked.as_deref().is_none_or(|asked| found == Some(asked))
+        };
+        is(&self.query.function, Some(&item.status.function))
+            && is(&self.query.key, item.status.key.as_deref())
+            && is(&self.query.correlation_id, item.correlation_id.as_deref())
+    }
+}
+
+/// An item that has ended, from what is kept of it.
+pub(super) fn of_record(id: Uuid, pool: String, ended_at: i64, record: &str) -> Result<Details> {
+    let mut record: Record = serde_json::from_str(record).map_err(mainstay_store::Error::application)?;
+    let (retry_of, correlation_id) = (record.retry_of.take(), record.correlation.take());
+    let status = record.status(id, pool, ended_at);
+    Ok(Details { retry_of, correlation_id, ..Details::ended(status) })
+}
