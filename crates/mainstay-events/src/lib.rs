@@ -28,6 +28,7 @@
 //! - What was erased is gone, and everybody can see that it was.
 
 mod append;
+mod backwards;
 pub mod dcb;
 mod error;
 mod event;

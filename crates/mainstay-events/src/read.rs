@@ -14,9 +14,9 @@ use mainstay_store::{Row, Tx, Value};
 use std::collections::BTreeSet;
 
 /// Most bytes of one page, as they are stored.
-const MAX_BYTES: usize = 4 << 20;
+pub(crate) const MAX_BYTES: usize = 4 << 20;
 /// Events of the first look, when nothing is known yet of their size.
-const FIRST_LOOK: usize = 64;
+pub(crate) const FIRST_LOOK: usize = 64;
 
 /// Which events are wanted. Everything that is given must hold.
 #[derive(Debug, Clone, Default)]
@@ -115,14 +115,14 @@ pub struct StreamPage {
 
 /// What is asked of a snapshot.
 #[derive(Clone)]
-struct Request {
-    selection: Selection,
+pub(crate) struct Request {
+    pub(crate) selection: Selection,
     tenant: Option<String>,
-    limit: usize,
+    pub(crate) limit: usize,
     /// What an event must have, for each way to match; empty when everything is wanted.
-    ways: Vec<Groups>,
+    pub(crate) ways: Vec<Groups>,
     /// Taken before the snapshot: what was merged since is still in it, and what came since is left for later.
-    view: View,
+    pub(crate) view: View,
 }
 
 impl Log {
@@ -240,7 +240,7 @@ impl Log {
         Ok(None)
     }
 
-    fn request(&self, selection: &Selection, limit: usize) -> Request {
+    pub(crate) fn request(&self, selection: &Selection, limit: usize) -> Request {
         let terms = self.terms();
         let any = [Item::default()];
         let items = selection.query.as_ref().map_or(&any[..], Query::items);
@@ -287,7 +287,7 @@ impl Request {
         }
     }
 
-    fn means(&self, event: &Event) -> bool {
+    pub(crate) fn means(&self, event: &Event) -> bool {
         let selection = &self.selection;
         let tags: Vec<&str> = event.tags().collect();
         (self.tenant.is_none() || event.tenant() == self.tenant.as_deref())
@@ -342,7 +342,7 @@ async fn position_of(tx: &Tx, request: &Request, version: u64) -> mainstay_store
 /// Longest part of a stream that is skipped by its index.
 const MAX_SKIP: u64 = 1_000_000;
 
-type Read = (Vec<Result<Event>>, u64, Option<u64>, u64);
+pub(crate) type Read = (Vec<Result<Event>>, u64, Option<u64>, u64);
 
 const BOUNDS: &str = "SELECT (SELECT max(position) FROM mainstay_events), \
      (SELECT epoch FROM mainstay_log WHERE name = 'events')";
@@ -396,7 +396,7 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
 /// Events by their positions.
 type Found = Vec<(u64, Result<Event>)>;
 /// The last position and the epoch.
-type Bounds = (u64, u64);
+pub(crate) type Bounds = (u64, u64);
 
 /// The bounds of the log, and with them the first events that may be meant, where a round trip is worth saving. The bounds
 /// are asked for first: what came after them is left out.
@@ -418,7 +418,7 @@ async fn look_ahead(tx: &Tx, request: &Request) -> mainstay_store::Result<(Bound
     }
 }
 
-async fn bounds(tx: &Tx) -> mainstay_store::Result<Bounds> {
+pub(crate) async fn bounds(tx: &Tx) -> mainstay_store::Result<Bounds> {
     let row = tx.query_one(BOUNDS, &[]).await?;
     Ok((row.get::<Option<u64>>(0)?.unwrap_or(0), row.get(1)?))
 }
@@ -485,7 +485,7 @@ fn dense(rows: Vec<Row>, after: u64, reached: u64) -> mainstay_store::Result<Vec
 const ONE: &str = "SELECT position, header, payload FROM mainstay_events WHERE position = $1";
 
 /// The last position that was committed before a time, by halving: time never goes back along the log.
-async fn before_time(tx: &Tx, time_ms: i64, head: u64) -> mainstay_store::Result<u64> {
+pub(crate) async fn before_time(tx: &Tx, time_ms: i64, head: u64) -> mainstay_store::Result<u64> {
     let (mut low, mut high) = (0, head);
     while low < high {
         let middle = low + (high - low).div_ceil(2);

@@ -10,6 +10,7 @@ use super::sql::{LATEST, rows_at, rows_of_term};
 use crate::event::Event;
 use crate::record::{event_of, missing};
 use mainstay_store::{Result, Tx, Value};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -138,6 +139,45 @@ pub(crate) async fn ascending(
     Ok(positions)
 }
 
+/// The last positions after `after`, and not beyond `most`, that have a term of every group, the last first.
+pub(crate) async fn descending(
+    tx: &Tx,
+    view: &View,
+    groups: &Groups,
+    after: u64,
+    most: u64,
+    limit: usize,
+) -> Result<Vec<u64>> {
+    let mut positions = view.last_in(groups, after, most, limit);
+    let (most, left) = (most.min(view.merged), limit - positions.len());
+    if after >= most || left == 0 {
+        return Ok(positions);
+    }
+    let mut rest: Vec<u64> = Vec::new();
+    if let Some(any_of) = groups.single() {
+        for term in any_of {
+            let params = [*term, after as i64, most as i64, left as i64].map(Value::Int);
+            for row in tx.query(LAST_OF_TERM, &params).await? {
+                rest.push(row.get(0)?);
+            }
+        }
+    } else {
+        let mut params = vec![Value::Int(after as i64), Value::Int(most as i64), Value::Int(left as i64)];
+        params.extend(groups.terms());
+        for row in tx.query(&all_descending_sql(groups), &params).await? {
+            rest.push(row.get(0)?);
+        }
+    }
+    rest.sort_unstable_by_key(|position| Reverse(*position));
+    rest.dedup();
+    rest.truncate(left);
+    positions.extend(rest);
+    Ok(positions)
+}
+
+const LAST_OF_TERM: &str = "SELECT position FROM mainstay_event_terms \
+     WHERE term = $1 AND position > $2 AND position <= $3 ORDER BY position DESC LIMIT $4";
+
 /// The first events in `(after, most]` that have a term, in order.
 pub(crate) async fn events_of(
     tx: &Tx,
@@ -239,6 +279,28 @@ fn descending_sql(groups: &Groups) -> String {
          FROM leap WHERE leap.found < leap.bound) SELECT bound FROM leap WHERE found = bound LIMIT 1",
         leap("CAST($2 AS BIGINT)"),
         leap("leap.found")
+    )
+}
+
+/// `$1` after, `$2` most, `$3` limit, `$4…` the terms.
+fn all_descending_sql(groups: &Groups) -> String {
+    // After a match the place before it is asked; otherwise the place that was found.
+    let next = "(leap.found - CASE WHEN leap.found = leap.bound THEN 1 ELSE 0 END)";
+    let first = "CAST($2 AS BIGINT)";
+    let leap = |bound: &str| {
+        let seek = |term: usize| {
+            format!(
+                "(SELECT max(position) FROM mainstay_event_terms WHERE term = ${term} AND position <= {bound} \
+                 AND position > $1)"
+            )
+        };
+        agreement(groups, "max", "min", 4, seek)
+    };
+    format!(
+        "WITH RECURSIVE leap(bound, found) AS (SELECT {first}, {} UNION ALL SELECT {next}, {} FROM leap \
+         WHERE leap.found IS NOT NULL) SELECT bound FROM leap WHERE found = bound LIMIT $3",
+        leap(first),
+        leap(next)
     )
 }
 

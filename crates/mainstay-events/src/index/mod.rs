@@ -17,7 +17,7 @@ mod sql;
 mod term;
 
 pub(crate) use lookup::{
-    Groups, Probe, ascending, events_at, events_of, latest, latest_in, latest_in_memory,
+    Groups, Probe, ascending, descending, events_at, events_of, latest, latest_in, latest_in_memory,
 };
 pub(crate) use merge::{merge_all, merge_if_due};
 pub(crate) use recent::{End, Recent, SEGMENT_EVENTS, Segment, View};

@@ -231,6 +231,24 @@ impl View {
     }
 }
 
+impl View {
+    /// The last positions in `(after, most]` that have a term of every group, the last first.
+    pub(super) fn last_in(&self, groups: &Groups, after: u64, mut most: u64, limit: usize) -> Vec<u64> {
+        let after = after.max(self.merged);
+        let mut found = Vec::new();
+        for segment in self.segments.iter().rev() {
+            let segment = read(segment);
+            while found.len() < limit
+                && let Some(position) = segment.last_in(groups, after, most)
+            {
+                found.push(position);
+                most = position - 1;
+            }
+        }
+        found
+    }
+}
+
 /// Groups are intersected by leaping, as in the table: a step costs the logarithm of a list, however many are in it.
 impl Segment {
     /// The last position in `(after, most]` that has a term of every group.

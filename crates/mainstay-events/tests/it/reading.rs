@@ -1,6 +1,6 @@
 //! Reading, waiting and following.
 
-use crate::support::{all, append, deciding, event, item, open, positions, query, select};
+use crate::support::{all, append, deciding, event, item, open, positions, query, select, select_backwards};
 use mainstay_events::{Append, Query, Selection};
 use mainstay_testkit::stores::for_each_store;
 use mainstay_testkit::time::{START_MS, VirtualTime};
@@ -40,9 +40,17 @@ fn every_shape_of_query_yields_what_a_scan_yields() {
                 let selection = Selection::all().matching(query.clone()).after(after);
                 let found = select(&log, selection.clone()).await;
                 assert_eq!(positions(&found), expected, "{query:?} after {after}");
-                let page = deciding(&log, selection).await;
+                let page = deciding(&log, selection.clone()).await;
                 assert_eq!(format!("{:?}", page.events), format!("{found:?}"), "{query:?} after {after}");
                 assert_eq!((page.head, page.next, page.epoch), (60, None, 1));
+                let mut backwards = positions(&select_backwards(&log, selection.clone()).await);
+                backwards.reverse();
+                assert_eq!(backwards, expected, "{query:?} after {after}, backwards");
+                let selection = selection.until(31);
+                let mut backwards = positions(&select_backwards(&log, selection).await);
+                backwards.reverse();
+                let some: Vec<u64> = expected.into_iter().filter(|position| *position <= 31).collect();
+                assert_eq!(backwards, some, "{query:?} after {after} until 31, backwards");
             }
         }
     });
@@ -79,6 +87,9 @@ fn reads_by_stream_correlation_and_time() {
         for (selection, expected) in cases {
             let found = select(&log, selection.clone()).await;
             assert_eq!(positions(&found), expected, "{selection:?}");
+            let mut backwards = positions(&select_backwards(&log, selection.clone()).await);
+            backwards.reverse();
+            assert_eq!(backwards, expected, "{selection:?} backwards");
         }
     });
 }
@@ -95,6 +106,14 @@ fn a_page_is_bounded_and_tells_how_to_go_on() {
         let page = log.read(&Selection::all(), 1_000).await.unwrap();
         assert!(page.events.len() < 100 && page.events.len() >= 60, "{}", page.events.len());
         assert_eq!((page.next, page.head), (Some(page.events.len() as u64), 100));
+        let back = log.read_backwards(&Selection::all(), 1_000).await.unwrap();
+        assert!(back.events.len() < 100 && back.events.len() >= 60, "{}", back.events.len());
+        assert_eq!((back.next, back.head), (Some(100 - back.events.len() as u64), 100));
+        assert_eq!(back.events[0].position(), 100);
+        let last = log.read_backwards(&Selection::all().until(1), 10).await.unwrap();
+        assert_eq!((positions(&last.events), last.next), (vec![1], None));
+        let none = log.read_backwards(&Selection::all().until(0), 10).await.unwrap();
+        assert_eq!((none.events.len(), none.next), (0, None));
         let empty = log.read(&Selection::all().after(100), 10).await.unwrap();
         assert_eq!((empty.events.len(), empty.next, empty.head), (0, None, 100));
         let beyond = log.read(&Selection::all().after(500), 10).await.unwrap();
@@ -161,6 +180,8 @@ fn tenants_see_their_own() {
         other.append(event("Foreign", &["x"]).stream("order", "1").correlation("c")).await.unwrap();
         assert_eq!(positions(&all(&acme).await), [2]);
         assert_eq!(positions(&select(&acme, Selection::all().tagged("x").unwrap()).await), [2]);
+        assert_eq!(positions(&select_backwards(&acme, Selection::all()).await), [2]);
+        assert_eq!(positions(&select_backwards(&acme, Selection::all().correlated("c")).await), [2]);
         assert_eq!(positions(&select(&acme, Selection::all().correlated("c")).await), [2]);
         assert_eq!(acme.read_stream("order", "1", 0, 10).await.unwrap().version, 1);
         assert!(other.find(&own.events[0].event_id).await.unwrap().is_none());

@@ -48,6 +48,17 @@ pub(crate) async fn select(log: &Log, mut selection: Selection) -> Vec<Event> {
     }
 }
 
+/// The same, from the newest event on.
+pub(crate) async fn select_backwards(log: &Log, mut selection: Selection) -> Vec<Event> {
+    let mut events = Vec::new();
+    loop {
+        let page = log.read_backwards(&selection, 7).await.unwrap();
+        events.extend(page.events);
+        let Some(next) = page.next else { return events };
+        selection.until = Some(next);
+    }
+}
+
 /// A page of a selection as a decision sees it, inside of a transaction that may write.
 pub(crate) async fn deciding(log: &Log, selection: Selection) -> Page {
     let read =
