@@ -2,6 +2,7 @@
 
 use super::circuit::Circuit;
 use super::figures::Figures;
+use super::history::{Decided, Noted};
 use super::keeper;
 use super::local::{Core, Report};
 use super::record::{Record, Status};
@@ -58,6 +59,9 @@ pub enum RunEnded {
     /// Nobody wanted it any more.
     Canceled,
 }
+
+/// What is decided at a moment.
+type Decide = Arc<dyn Fn(i64) -> Event + Send + Sync>;
 
 /// Longest time that a circuit is forced for: a year.
 const MOST_FORCED_MS: u64 = 366 * 24 * 3_600_000;
@@ -213,7 +217,7 @@ impl Circuits {
             let (actor, reason) = (actor.clone(), reason.clone());
             Event::Forced(Forced { is_open, actor, reason, at_ms: now_ms, until_ms })
         };
-        self.decide(name, Arc::new(event)).await
+        self.decide(name, Arc::new(event), None).await
     }
 
     /// Lets calls decide again about a circuit that was forced.
@@ -230,24 +234,25 @@ impl Circuits {
         check_text("actor", actor)?;
         check_text("reason", reason)?;
         let decided = if event == Event::Reset { "reset" } else { "released" };
-        let status = self.decide(name, Arc::new(move |_| event.clone())).await?;
+        let by = Decided { actor: actor.to_owned(), reason: reason.to_owned() };
+        let status = self.decide(name, Arc::new(move |_| event.clone()), Some(by)).await?;
         tracing::warn!(circuit = name, actor, reason, state = %status.state, "circuit {decided}");
         Ok(status)
     }
 
-    async fn decide(&self, name: &str, event: Arc<dyn Fn(i64) -> Event + Send + Sync>) -> Result<Status> {
+    async fn decide(&self, name: &str, event: Decide, by: Option<Decided>) -> Result<Status> {
         check_name(name)?;
-        type Decision = (Arc<Shared>, Arc<Core>, Arc<dyn Fn(i64) -> Event + Send + Sync>);
-        let decide = async |tx: Tx, (shared, core, event): Decision| {
+        type Decision = (Arc<Shared>, Arc<Core>, Decide, Option<Decided>);
+        let decide = async |tx: Tx, (shared, core, event, by): Decision| {
             let now_ms = shared.now_in(&tx).await?;
-            let changed = shared.change_in(&tx, &core, vec![event(now_ms)]).await?;
+            let changed = shared.change_by(&tx, &core, vec![event(now_ms)], by.as_ref()).await?;
             let unheard_of = || Record::unheard_of(&core.name, core.settings());
             Ok(Status::new(changed.unwrap_or_else(unheard_of), now_ms))
         };
         let status = self
             .shared
             .store
-            .transact_with((self.shared.clone(), self.shared.core(name), event), decide)
+            .transact_with((self.shared.clone(), self.shared.core(name), event, by), decide)
             .await?;
         self.shared.figures.forced.increment();
         Ok(status)
@@ -308,6 +313,10 @@ impl Circuits {
         self.shared.refresh().await?;
         self.shared.fire_due().await;
         Ok(())
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.shared.store
     }
 
     /// What circuits measure about themselves.
@@ -441,6 +450,17 @@ impl Shared {
         core: &Arc<Core>,
         events: Vec<Event>,
     ) -> mainstay_store::Result<Option<Record>> {
+        self.change_by(tx, core, events, None).await
+    }
+
+    /// The same, as somebody decided it.
+    async fn change_by(
+        self: &Arc<Self>,
+        tx: &Tx,
+        core: &Arc<Core>,
+        events: Vec<Event>,
+        decided: Option<&Decided>,
+    ) -> mainstay_store::Result<Option<Record>> {
         let counts = |event: &Event| matches!(event, Event::Failure | Event::Tripped | Event::Forced(_));
         let held = match events.iter().any(counts) {
             true => Some(Record::hold_or_begin(tx, &core.name, &core.settings(), 0).await?),
@@ -450,8 +470,11 @@ impl Shared {
         let now_ms = self.now_in(tx).await?;
         let settings = core.declared().unwrap_or(before.settings);
         let (mut standing, mut effects) = (before.standing.at(now_ms), Vec::new());
+        let mut noted = Noted::default();
+        noted.over(&before.standing, &standing, now_ms);
         for event in events {
-            let step = next(&standing, event, &settings, now_ms);
+            let step = next(&standing, event.clone(), &settings, now_ms);
+            noted.step(&standing, &step.standing, &event, decided, now_ms);
             standing = step.standing;
             effects.extend(step.effect);
         }
@@ -462,6 +485,7 @@ impl Shared {
         let version = before.version + 1;
         let record = Record { name, standing, settings, updated_at: now_ms, version };
         record.write(tx).await?;
+        noted.write(tx, &record.name, now_ms).await?;
         let shows = |standing: &Standing| (standing.state, standing.forced.clone(), standing.probe.clone());
         if shows(&before.standing) != shows(&record.standing) {
             // Counts are heard of soon enough; whoever is told of each would only be kept busy.
@@ -579,7 +603,7 @@ impl Shared {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
         let reason = format!("must have 1 to {MAX_NAME_BYTES} bytes and no control characters");
         return Err(Error::invalid("circuit", reason));

@@ -4,6 +4,7 @@
 //! - `circuits`: all circuits of a store; what operators do
 //! - `keeper`: tells the database what was heard here, and hears from it what others told
 //! - `record`: the table
+//! - `history`: what circuits have been through
 //! - `layer`: a tower service behind a circuit
 //!
 //! # What holds
@@ -22,6 +23,7 @@ mod circuit;
 #[expect(clippy::module_inception, reason = "the file of the type it is named after")]
 mod circuits;
 mod figures;
+mod history;
 mod keeper;
 mod layer;
 mod local;
@@ -31,6 +33,7 @@ mod schema;
 pub use circuit::Circuit;
 pub use circuits::{Circuits, Force, RunEnded, Timer};
 pub use figures::Figures;
+pub use history::{Change, MAX_CHANGES};
 pub use layer::{CircuitLayer, Guarded};
 pub use mainstay_core::circuit::{
     Admission, Answer, Ended, Forced, Gate, Permit, Rate, Rejected, Settings, SettingsError, Slow, Span,
@@ -39,6 +42,7 @@ pub use mainstay_core::circuit::{
 pub use record::Status;
 pub use schema::COMPONENT;
 
+use circuits::check_name;
 use std::time::Duration;
 
 /// How long another node's change may go unnoticed while the database can be reached and somebody asks.

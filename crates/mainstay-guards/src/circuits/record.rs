@@ -196,7 +196,7 @@ fn written(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(mainstay_store::Error::application)
 }
 
-fn number(state: State) -> i64 {
+pub(super) fn number(state: State) -> i64 {
     match state {
         State::Closed => 0,
         State::Open => 1,
@@ -204,16 +204,20 @@ fn number(state: State) -> i64 {
     }
 }
 
-fn read(row: &Row) -> Result<Record> {
-    let state = match row.get(1)? {
-        0 => State::Closed,
-        1 => State::Open,
-        2 => State::HalfOpen,
+pub(super) fn state_of(number: i64) -> Result<State> {
+    match number {
+        0 => Ok(State::Closed),
+        1 => Ok(State::Open),
+        2 => Ok(State::HalfOpen),
         other => {
             let reason = format!("{other} is no state of a circuit");
-            return Err(mainstay_store::Error::Decode { column: "state".into(), reason });
+            Err(mainstay_store::Error::Decode { column: "state".into(), reason })
         }
-    };
+    }
+}
+
+fn read(row: &Row) -> Result<Record> {
+    let state = state_of(row.get(1)?)?;
     let count = |index: usize| row.get::<i64>(index).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
     let probe = match (row.get::<Option<String>>(7)?, row.get::<Option<i64>>(8)?) {
         (Some(run_id), Some(until_ms)) => Some(Probe { run_id, until_ms }),

@@ -2,6 +2,7 @@
 
 mod away;
 mod calls;
+mod history;
 mod house;
 mod layer;
 mod nodes;
