@@ -42,6 +42,7 @@ pub struct Options {
     pub(crate) max_body_bytes: usize,
     pub(crate) rate_limits: Option<RateLimitLayer<Body>>,
     pub(crate) health: HealthRules,
+    pub(crate) configuration: Option<serde_json::Value>,
 }
 
 /// Where the certificate and its key are, as PEM files.
@@ -65,6 +66,7 @@ impl Default for Options {
             max_body_bytes: defaults::MAX_BODY_BYTES,
             rate_limits: None,
             health: HealthRules::default(),
+            configuration: None,
         }
     }
 }
@@ -121,6 +123,11 @@ impl Options {
     /// From when on something is wrong, for probes and `/health`.
     pub fn health(self, health: HealthRules) -> Self {
         Self { health, ..self }
+    }
+
+    /// What admins are shown as the configuration of this process. Whoever gives it has masked what is nobody's business.
+    pub fn configuration(self, configuration: serde_json::Value) -> Self {
+        Self { configuration: Some(configuration), ..self }
     }
 
     /// How large a body may be; eight times that on routes that take batches.

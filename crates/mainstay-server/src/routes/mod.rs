@@ -1,6 +1,7 @@
 //! The routes: one file per resource, each with a function `routes()` that lists its handlers and their permissions.
 //!
 //! - `audit`: who did what
+//! - `config`: how this process was started
 //! - `dead_letters`: everything that failed for good
 //! - `events`: the log
 //! - `flows`: commands
@@ -17,6 +18,7 @@
 #![allow(unused_qualifications, reason = "what utoipa makes of the parameters of a query qualifies its type")]
 
 mod audit;
+mod config;
 mod dead_letters;
 mod events;
 mod flows;
@@ -35,6 +37,7 @@ use crate::{Answer, Problem, Routes};
 /// Every route of the server.
 pub(crate) fn all() -> Routes {
     audit::routes()
+        .and(config::routes())
         .and(dead_letters::routes())
         .and(events::routes())
         .and(flows::routes())

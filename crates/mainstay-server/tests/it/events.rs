@@ -56,6 +56,55 @@ fn events_are_appended_read_and_refused() {
 }
 
 #[test]
+fn the_log_is_read_from_its_newest_event_on_and_an_event_by_its_id() {
+    for_each_store(async |place| {
+        let server = start(&place).await;
+        let mut ids = Vec::new();
+        for number in 1..=5 {
+            let stream = json!({"type": "order", "id": (number % 2).to_string()});
+            let event =
+                json!({"type": "E", "data": number, "tags": ["t"], "correlationId": "c", "stream": stream});
+            let appended = one(event).send(server.address).await.json();
+            ids.push(appended["events"][0]["eventId"].as_str().unwrap().to_owned());
+        }
+        let page = async |query: &str| {
+            let page = get(&format!("/v1/events?{query}")).send(server.address).await.json();
+            let positions =
+                page["events"].as_array().unwrap().iter().map(|event| event["position"].as_u64().unwrap());
+            (positions.collect::<Vec<u64>>(), page["next"].as_u64())
+        };
+        assert_eq!(page("order=backward&limit=2").await, (vec![5, 4], Some(3)));
+        assert_eq!(page("order=backward&limit=2&until=3").await, (vec![3, 2], Some(1)));
+        assert_eq!(page("order=backward&until=1").await, (vec![1], None));
+        for filter in ["type=E", "tag=t", "correlationId=c", "type=E&tag=t"] {
+            assert_eq!(
+                page(&format!("order=backward&limit=4&{filter}")).await,
+                (vec![5, 4, 3, 2], Some(1)),
+                "{filter}"
+            );
+        }
+        assert_eq!(page("order=backward&streamType=order&streamId=1").await, (vec![5, 3, 1], None));
+        assert_eq!(page("streamType=order&streamId=0&until=3").await, (vec![2], None));
+        for bad in ["order=sideways", "until=-1", "streamType=order", "streamId=1"] {
+            get(&format!("/v1/events?{bad}")).send(server.address).await.problem(400, "QUERY_INVALID");
+        }
+        for bad in ["order=backward", "until=3"] {
+            get(&format!("/v1/events/subscribe?{bad}"))
+                .send(server.address)
+                .await
+                .problem(400, "QUERY_INVALID");
+        }
+        let event = get(&format!("/v1/events/{}", ids[2])).send(server.address).await.json();
+        assert_eq!(
+            (&event["position"], &event["data"], &event["eventId"]),
+            (&json!(3), &json!(3), &json!(ids[2]))
+        );
+        get("/v1/events/unknown").send(server.address).await.problem(404, "EVENT_NOT_FOUND");
+        server.stop().await;
+    });
+}
+
+#[test]
 fn an_idempotent_append_is_told_apart_from_a_conflict() {
     for_each_store(async |place| {
         let server = start(&place).await;

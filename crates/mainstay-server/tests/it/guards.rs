@@ -198,6 +198,19 @@ fn b_137_circuits_are_asked_told_and_seen_over_http() {
         assert_eq!((&all["circuits"][0]["name"], &all["next"]), (&json!("mail"), &json!("mail")));
         assert_eq!(house.get("/v1/circuits?cursor=mail").await, json!({"circuits": []}));
         assert_eq!(house.get("/v1/circuits/unheard-of").await["state"], "closed");
+        assert_eq!(house.get("/admin/circuits").await["circuits"][0]["name"], "mail");
+        let history = house.get("/admin/circuits/mail/history").await;
+        let changes: Vec<_> = history["changes"].as_array().unwrap().iter().map(|one| &one["to"]).collect();
+        assert_eq!(changes, ["closed", "half_open", "open"], "{history}");
+        let newest = house.get("/admin/circuit-changes?limit=1").await;
+        assert_eq!(
+            (&newest["changes"][0]["name"], &newest["changes"][0]["from"]),
+            (&json!("mail"), &json!("half_open"))
+        );
+        let next = newest["next"].as_str().unwrap();
+        let rest = house.get(&format!("/admin/circuit-changes?cursor={next}")).await;
+        assert_eq!(rest["changes"].as_array().unwrap().len(), 2);
+        assert_eq!(house.bad(get("/admin/circuit-changes?cursor=x")).await.1, "QUERY_INVALID");
     });
 }
 

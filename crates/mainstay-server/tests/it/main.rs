@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy knows test functions, but not the functions that they call")]
 
 mod access;
+mod admin_work;
 mod audit;
 mod client;
 mod commands;

@@ -21,6 +21,7 @@ pub(super) fn routes() -> Routes {
     Routes::default()
         .add(Permission::Operator.batch(), routes!(append::append))
         .add(Permission::Reader, routes!(read::read))
+        .add(Permission::Reader, routes!(read::get))
         .add(Permission::Reader.streaming(), routes!(subscribe::subscribe))
         .add(Permission::Reader, routes!(streams::read))
 }

@@ -1,8 +1,8 @@
-//! `GET /v1/events`.
+//! `GET /v1/events` and `GET /v1/events/{eventId}`.
 
-use super::select::Parameters;
+use super::select::{Order, Parameters};
 use super::{log_of, schema};
-use crate::{Answer, App, Principal, Query};
+use crate::{Answer, App, Path, Principal, Query};
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
@@ -12,7 +12,8 @@ use std::io::Write;
 
 /// Read a page of events
 ///
-/// In the order of their positions; `next` is the `after` of the next page. A page holds at most 4 MiB of events.
+/// In the order of their positions; `next` is the `after` of the next page. With `order=backward` the newest come first, and
+/// `next` is the `until` of the next page. A page holds at most 4 MiB of events.
 #[utoipa::path(get, path = "/v1/events", operation_id = "readEvents", tag = "events",
     params(Parameters), responses((status = 200, body = schema::Page)))]
 pub(super) async fn read(
@@ -20,10 +21,29 @@ pub(super) async fn read(
     principal: Principal,
     Query(parameters): Query<Parameters>,
 ) -> Answer<Response> {
-    let (limit, expected) = (parameters.limit()?, parameters.epoch());
-    let page = log_of(&app, &principal).read(&parameters.selection()?, limit).await?;
+    let (limit, expected, order) = (parameters.limit()?, parameters.epoch(), parameters.order());
+    let (log, selection) = (log_of(&app, &principal), parameters.selection()?);
+    let page = match order {
+        Order::Forward => log.read(&selection, limit).await?,
+        Order::Backward => log.read_backwards(&selection, limit).await?,
+    };
     check_epoch(expected, page.epoch)?;
     Ok(json(|out| write_page(out, &page, page.next)))
+}
+
+/// Look at one event in full, by its id
+#[utoipa::path(get, path = "/v1/events/{eventId}", operation_id = "getEvent", tag = "events",
+    params(("eventId" = String, Path, description = "The event")), responses((status = 200, body = schema::Event)))]
+pub(super) async fn get(
+    State(app): State<App>,
+    principal: Principal,
+    Path(event_id): Path<String>,
+) -> Answer<Response> {
+    let found = log_of(&app, &principal).find(&event_id).await?;
+    let event = found.ok_or(Error::NotFound(event_id))?;
+    let mut body = Vec::new();
+    Event::write_json(&event, &mut body);
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
 }
 
 /// Refuses positions of another life of the log.

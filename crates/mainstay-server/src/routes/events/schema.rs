@@ -168,7 +168,7 @@ pub(super) struct Page {
     head: u64,
     /// Which life of the log it is: it changes when a backup is restored.
     epoch: u64,
-    /// The `after` of the next page, when there is more.
+    /// The `after` of the next page, or its `until` where the order is backward, when there is more.
     next: Option<u64>,
 }
 
@@ -190,7 +190,7 @@ pub(super) struct Stream {
 /// An event of the log.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-struct Event {
+pub(super) struct Event {
     event_id: String,
     /// The place in the log, from 1, without gaps, in the order of commits.
     position: u64,

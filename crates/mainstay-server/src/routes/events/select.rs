@@ -1,9 +1,10 @@
 //! The parameters that choose events.
 
 use crate::{Answer, Problem};
+use mainstay_core::query::MAX_NAME_BYTES;
 use mainstay_events::{Item, Query, Selection};
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 /// Longest `query`, in bytes: what fits in a request's head beside the rest.
 const MAX_QUERY_BYTES: usize = 8 << 10;
@@ -16,6 +17,12 @@ pub(super) struct Parameters {
     /// After this position.
     #[param(minimum = 0, maximum = 9223372036854775807_i64)]
     after: Option<u64>,
+    /// Up to this position, itself included.
+    #[param(minimum = 0, maximum = 9223372036854775807_i64)]
+    until: Option<u64>,
+    /// `forward` from the oldest on, or `backward` from the newest on; forward unless given.
+    #[serde(default)]
+    order: Order,
     /// At most so many events.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -30,6 +37,10 @@ pub(super) struct Parameters {
     /// A query as JSON: a list of items `{"types":[…],"tags":[…]}`, of which any may match. Not together with type and
     /// tag.
     query: Option<String>,
+    /// Of a stream of this type; together with `streamId`.
+    stream_type: Option<String>,
+    /// Of the stream of this id; together with `streamType`.
+    stream_id: Option<String>,
     /// That belong together under this id.
     correlation_id: Option<String>,
     /// Committed at this time or later, in milliseconds since the epoch.
@@ -38,6 +49,18 @@ pub(super) struct Parameters {
     before: Option<i64>,
     /// Only in this epoch of the log; refused when it was restored from a backup since.
     epoch: Option<u64>,
+}
+
+/// Which end of the log a page begins at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ReadOrder)]
+pub(super) enum Order {
+    /// The oldest first.
+    #[default]
+    Forward,
+    /// The newest first.
+    Backward,
 }
 
 /// Events of a page, unless the client says otherwise.
@@ -52,8 +75,39 @@ impl Parameters {
         self.epoch
     }
 
+    pub(super) fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The same, for who can only go forward and without an end.
+    pub(super) fn following(self) -> Answer<Self> {
+        let only = "is for pages; what is followed goes forward and has no end";
+        match (self.order, self.until) {
+            (Order::Backward, _) => Err(Problem::invalid_parameter("order", only)),
+            (_, Some(_)) => Err(Problem::invalid_parameter("until", only)),
+            _ => Ok(self),
+        }
+    }
+
+    fn stream(&self) -> Answer<Option<(String, String)>> {
+        let (Some(stream_type), Some(id)) = (&self.stream_type, &self.stream_id) else {
+            return match (&self.stream_type, &self.stream_id) {
+                (Some(_), None) => Err(Problem::invalid_parameter("streamType", "needs a streamId")),
+                (None, Some(_)) => Err(Problem::invalid_parameter("streamId", "needs a streamType")),
+                _ => Ok(None),
+            };
+        };
+        for (field, text) in [("streamType", stream_type), ("streamId", id)] {
+            if text.len() > MAX_NAME_BYTES || text.contains(char::is_control) {
+                let wrong = format!("has at most {MAX_NAME_BYTES} bytes and no control characters");
+                return Err(Problem::invalid_parameter(field, wrong));
+            }
+        }
+        Ok(Some((stream_type.clone(), id.clone())))
+    }
+
     pub(super) fn selection(self) -> Answer<Selection> {
-        let query = self.query()?;
+        let (query, stream) = (self.query()?, self.stream()?);
         if let Some(id) = &self.correlation_id {
             let fits =
                 (1..=mainstay_events::MAX_ID_BYTES).contains(&id.len()) && !id.contains(char::is_control);
@@ -65,13 +119,15 @@ impl Parameters {
             }
         }
         let after = position("after", self.after.unwrap_or(0))?;
+        let until = self.until.map(|until| position("until", until)).transpose()?;
         Ok(Selection {
             after,
+            until,
             query,
+            stream,
             correlation_id: self.correlation_id,
             since_ms: self.since,
             before_ms: self.before,
-            ..Selection::default()
         })
     }
 

@@ -39,7 +39,7 @@ pub(super) async fn subscribe(
 ) -> Answer<Response> {
     parameters.limit()?;
     let expected = parameters.epoch();
-    let mut selection = parameters.selection()?;
+    let mut selection = parameters.following()?.selection()?;
     if let Some(last) = headers.get(LAST_EVENT_ID) {
         let number = last.to_str().ok().and_then(|text| text.trim().parse().ok());
         let number =

@@ -2,9 +2,9 @@
 
 use super::{Guards, Page, schema};
 use crate::routes::limit;
-use crate::{Answer, Json, Path, Query};
+use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_core::failure::Failure;
-use mainstay_guards::circuits::{Ended, Force, Settings, Status};
+use mainstay_guards::circuits::{Change, Ended, Force, Settings, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -12,6 +12,14 @@ use utoipa::ToSchema;
 #[derive(Debug, Serialize)]
 pub(super) struct Circuits {
     circuits: Vec<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// A page of changes.
+#[derive(Debug, Serialize)]
+pub(super) struct Changes {
+    changes: Vec<Change>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -107,6 +115,52 @@ pub(super) async fn list(
     params(("name" = String, Path, description = "The circuit")), responses((status = 200, body = schema::Circuit)))]
 pub(super) async fn get(Guards { circuits, .. }: Guards, Path(name): Path<String>) -> Answer<Json<Status>> {
     Ok(Json(circuits.status(&name).await?))
+}
+
+/// List the circuits that have ever counted something, as operators see them
+#[utoipa::path(get, path = "/admin/circuits", operation_id = "listCircuitsForOperators", tag = "circuits",
+    params(Page), responses((status = 200, body = schema::Circuits)))]
+pub(super) async fn list_all(guards: Guards, asked: Query<Page>) -> Answer<Json<Circuits>> {
+    list(guards, asked).await
+}
+
+/// List the changes of all circuits, the newest first
+///
+/// The last 200 of each are kept.
+#[utoipa::path(get, path = "/admin/circuit-changes", operation_id = "listCircuitChanges", tag = "circuits",
+    params(Page), responses((status = 200, body = schema::CircuitChanges)))]
+pub(super) async fn changes(guards: Guards, Query(asked): Query<Page>) -> Answer<Json<Changes>> {
+    changes_of(guards, None, asked).await
+}
+
+/// List the changes of a circuit, the newest first: from which state to which, when, and why
+///
+/// The last 200 are kept.
+#[utoipa::path(get, path = "/admin/circuits/{name}/history", operation_id = "getCircuitHistory", tag = "circuits",
+    params(("name" = String, Path, description = "The circuit"), Page),
+    responses((status = 200, body = schema::CircuitChanges)))]
+pub(super) async fn history(
+    guards: Guards,
+    Path(name): Path<String>,
+    Query(asked): Query<Page>,
+) -> Answer<Json<Changes>> {
+    changes_of(guards, Some(&name), asked).await
+}
+
+async fn changes_of(
+    Guards { circuits, .. }: Guards,
+    name: Option<&str>,
+    asked: Page,
+) -> Answer<Json<Changes>> {
+    let limit = limit(asked.limit)?;
+    let before = asked.cursor.as_deref().map(|cursor| {
+        let number = cursor.strip_prefix('c').and_then(|digits| i64::from_str_radix(digits, 16).ok());
+        let number = number.filter(|number| *number > 0);
+        number.ok_or_else(|| Problem::invalid_parameter("cursor", "is not the `next` of a page"))
+    });
+    let changes = circuits.changes(name, before.transpose()?, limit).await?;
+    let next = changes.last().filter(|_| changes.len() == limit).map(|last| format!("c{:x}", last.number));
+    Ok(Json(Changes { changes, next }))
 }
 
 /// Ask before a call that is made elsewhere

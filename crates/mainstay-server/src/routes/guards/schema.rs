@@ -234,3 +234,27 @@ pub(super) struct Circuits {
     /// The `cursor` of the next page, unless this is the last.
     next: Option<String>,
 }
+
+/// A page of changes of circuits, the newest first.
+#[derive(ToSchema)]
+pub(super) struct CircuitChanges {
+    changes: Vec<CircuitChange>,
+    /// The `cursor` of the next page, when there may be more.
+    next: Option<String>,
+}
+
+/// A change of a circuit.
+#[derive(ToSchema)]
+struct CircuitChange {
+    name: String,
+    /// How it acted before.
+    from: CircuitState,
+    /// How it acts since.
+    to: CircuitState,
+    /// When that was, in milliseconds since the epoch.
+    at: i64,
+    /// Why.
+    reason: String,
+    /// Who decided it, if it was somebody.
+    actor: Option<String>,
+}

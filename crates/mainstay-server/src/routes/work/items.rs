@@ -31,6 +31,12 @@ pub(super) struct Cancelled {
     canceled: Canceled,
 }
 
+impl Cancelled {
+    pub(super) fn new(work_id: String, canceled: Canceled) -> Self {
+        Self { work_id, canceled }
+    }
+}
+
 /// How many are wanted.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +63,7 @@ pub(super) struct Items {
     work: Vec<Status>,
 }
 
-/// Look at the items of a pool that wait, in the order they came
+/// Look at the items of a pool that wait, as they can start
 #[utoipa::path(get, path = "/v1/pools/{pool}/work", operation_id = "listPendingWork", tag = "work",
     params(("pool" = String, Path, description = "The pool"), Parameters),
     responses((status = 200, body = schema::WorkList)))]

@@ -1,13 +1,16 @@
-//! `/v1/pools`, `/v1/work`, `/v1/leases`, `/v1/runs`, `/v1/timers`, `/v1/crons` and `/admin/letters`: the workshop.
+//! `/v1/pools`, `/v1/work`, `/v1/leases`, `/v1/runs`, `/v1/timers`, `/v1/crons`, `/admin/letters` and what
+//! operators see: the workshop.
 //!
 //! - `pools`: their settings, and how they are doing
 //! - `enqueue`, `items`: putting work into a pool, and what became of it
 //! - `pull`: programs elsewhere that ask for work and say what came of it
 //! - `runs`, `crons`: the retrier, timers and crons
 //! - `letters`: what ended failed
+//! - `admin`: everything that waits, runs or has ended, as operators see it
 //! - `problem`: what the workshop says, as a problem document
 //! - `schema`: how the API's description shows what the workshop takes and gives
 
+mod admin;
 mod crons;
 mod enqueue;
 mod items;
@@ -61,7 +64,7 @@ pub(super) fn routes() -> Routes {
         .add(Operator.replaced_by(INBOX), routes!(letters::ignore))
         .add(Operator.replaced_by(INBOX), routes!(letters::retry_all))
         .add(Admin.replaced_by(INBOX), routes!(letters::purge));
-    shop.and(clock).and(letters)
+    shop.and(clock).and(letters).and(admin::routes())
 }
 
 /// Where letters of all kinds are.

@@ -17,6 +17,7 @@ impl From<Error> for Problem {
             Error::UnknownPool(pool) => problem.with("pool", pool),
             Error::UnknownFunction(function) => problem.with("function", function),
             Error::LeaseLost(lease) => problem.with("lease", lease),
+            Error::NotWaiting { id, .. } => problem.with("workId", id),
             Error::NotHeld { id, lease } => problem.with("workId", id).with("lease", lease),
             _ => problem,
         }

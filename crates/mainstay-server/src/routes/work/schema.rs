@@ -104,7 +104,7 @@ struct EnqueuedItem {
 /// Where an item stands.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-enum WorkState {
+pub(super) enum WorkState {
     Pending,
     Running,
     Completed,
@@ -114,7 +114,7 @@ enum WorkState {
 /// Where an item stands, exactly.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-enum WorkNative {
+pub(super) enum WorkNative {
     /// It may start at any moment.
     Ready,
     /// It waits for its time.
@@ -130,7 +130,7 @@ enum WorkNative {
 /// What came of an item.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-struct WorkResult {
+pub(super) struct WorkResult {
     kind: WorkResultKind,
     /// What it returned.
     return_value: Option<Value>,
@@ -485,7 +485,7 @@ pub(in crate::routes) struct Letter {
 /// A failure of one execution.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-struct LetterAttempt {
+pub(super) struct LetterAttempt {
     /// Which execution it was, from 1.
     attempt: u32,
     at_ms: i64,

@@ -1,0 +1,29 @@
+//! `/admin/work`, `/admin/pools` and `/admin/runs`: the workshop as operators see it.
+//!
+//! - `items`: items of all pools, one in full, and what is done about one
+//! - `pools`: pools, what of each can start next, and the queues of its keys
+//! - `schema`: how the API's description shows them
+
+mod items;
+mod pools;
+mod schema;
+
+use crate::{Permission, Routes};
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> Routes {
+    use Permission::{Operator, Reader};
+    Routes::default()
+        .add(Reader, routes!(items::list))
+        .add(Reader, routes!(items::get))
+        .add(Operator, routes!(items::cancel))
+        .add(Operator, routes!(items::run_now))
+        .add(Operator, routes!(items::retry))
+        .add(Reader, routes!(items::get_run))
+        .add(Reader, routes!(pools::list))
+        .add(Reader, routes!(pools::get))
+        .add(Reader, routes!(pools::work))
+        .add(Reader, routes!(pools::keys))
+        .add(Operator, routes!(pools::pause))
+        .add(Operator, routes!(pools::resume))
+}
