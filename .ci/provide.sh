@@ -97,6 +97,46 @@ provide_promtool() {
     promtool_find
 }
 
+# --- a browser ---------------------------------------------------------------------------------------------------
+
+browser_find() {
+    local program
+    for program in "${CHROMIUM:-/nowhere}" "$(command -v chromium || echo /nowhere)" "$(command -v google-chrome || echo /nowhere)"; do
+        if "$program" --version > /dev/null 2>&1; then
+            chromium=$program
+            return
+        fi
+    done
+    return 1
+}
+
+node_works() {
+    local version
+    version=$(node --version 2> /dev/null) && npm --version > /dev/null 2>&1 || return 1
+    version=${version#v}
+    [ "${version%%.*}" -ge 18 ]
+}
+
+# Debian's Chromium and Node.js, and from npm what drives the one from the other. Only the tests of the console need them.
+provide_browser() {
+    if ! browser_find; then
+        say "installing chromium: the console is tested in it"
+        system_install chromium || true
+        browser_find || fail "no browser to test the console in." "Install it as root: apt-get install chromium"
+    fi
+    if ! node_works; then
+        say "installing nodejs and npm: they drive the browser"
+        system_install nodejs npm || true
+        node_works || fail "no Node.js 18 or later, with npm." "Install it as root: apt-get install nodejs npm"
+    fi
+    mkdir -p "$tools/browser"
+    cp browser/package.json browser/*.mjs "$tools/browser"
+    [ -d "$tools/browser/node_modules/playwright-core" ] && [ -d "$tools/browser/node_modules/axe-core" ] && return
+    say "installing playwright-core and axe-core from npm"
+    (cd "$tools/browser" && quietly npm install --no-audit --no-fund --no-package-lock) \
+        || fail "npm could not install what drives the browser (see above)."
+}
+
 # --- PostgreSQL --------------------------------------------------------------------------------------------------
 
 pg_works() {

@@ -1,6 +1,7 @@
 //! What every handler can reach: `State(app): State<App>`.
 
 use crate::audit::Auditor;
+use crate::console::Past;
 use crate::figures::Figures;
 use crate::health::Watch;
 use crate::report::{self, Rates};
@@ -37,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) auditor: Auditor,
     pub(crate) collected: report::Figures,
     pub(crate) rates: Rates,
+    pub(crate) past: Past,
     /// The description of the API, as it is served.
     pub(crate) openapi: String,
 }
@@ -146,6 +148,11 @@ impl App {
 
     pub(crate) fn rates(&self) -> &Rates {
         &self.0.rates
+    }
+
+    /// How things were in the last minutes.
+    pub(crate) fn past(&self) -> &Past {
+        &self.0.past
     }
 
     pub(crate) fn random(&self) -> &SystemRandom {

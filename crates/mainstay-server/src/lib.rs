@@ -19,6 +19,7 @@
 mod access;
 mod app;
 pub mod audit;
+mod console;
 mod error;
 pub mod extract;
 mod figures;
@@ -56,11 +57,12 @@ pub use tokens::Tokens;
 
 /// The schema that a server needs; each is given to
 /// [`Options::component`](mainstay_store::Options::component).
-pub fn components() -> [mainstay_store::migrations::Component; 12] {
+pub fn components() -> [mainstay_store::migrations::Component; 13] {
     [
         mainstay_events::COMPONENT,
         tokens::COMPONENT,
         audit::COMPONENT,
+        console::COMPONENT,
         mainstay_flows::commands::COMPONENT,
         mainstay_flows::projections::COMPONENT,
         mainstay_flows::delivery::intents::COMPONENT,

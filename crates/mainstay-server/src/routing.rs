@@ -4,7 +4,7 @@ use crate::access::guard::{Post, guard};
 use crate::access::{Permission, Rule};
 use crate::app::App;
 use crate::options::BATCH_FACTOR;
-use crate::{Problem, error, leftover, observe};
+use crate::{Problem, console, error, leftover, observe};
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -144,9 +144,6 @@ impl Routes {
                 std::mem::take(router).route(&path, handlers.route_layer(from_fn_with_state(post, guard)));
         }
         limited = limited.fallback(not_found).method_not_allowed_fallback(method_not_allowed);
-        if let Some(limits) = &app.options().rate_limits {
-            limited = limited.layer(limits.clone());
-        }
         unlimited = unlimited.method_not_allowed_fallback(method_not_allowed);
         let caught = {
             let app = app.clone();
@@ -154,6 +151,12 @@ impl Routes {
                 observe::panicked(&app, &*panic)
             })
         };
+        // The console asks as everybody does, behind the same guards.
+        let inside = unlimited.clone().merge(limited.clone()).with_state(app.clone()).layer(caught.clone());
+        limited = limited.merge(console::router(app, inside));
+        if let Some(limits) = &app.options().rate_limits {
+            limited = limited.layer(limits.clone());
+        }
         unlimited
             .merge(limited)
             .with_state(app.clone())

@@ -6,7 +6,9 @@ use crate::audit::Auditor;
 use crate::listen::connection::Service;
 use crate::listen::tls;
 use crate::routing::Route;
-use crate::{Error, Options, Result, Rooms, Routes, Shutdown, Tokens, health, openapi, report, routes};
+use crate::{
+    Error, Options, Result, Rooms, Routes, Shutdown, Tokens, console, health, openapi, report, routes,
+};
 use mainstay_store::Store;
 use mainstay_store::system::SystemRandom;
 use std::future::Future;
@@ -77,6 +79,7 @@ impl Server {
             watch: health::watch(),
             collected: report::figures(),
             rates: Default::default(),
+            past: Default::default(),
             openapi: description.expect("a description is texts and numbers"),
         });
         let router = routes.build(&app);
@@ -92,6 +95,14 @@ impl Server {
     pub fn url(&self) -> String {
         let scheme = if self.service.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address())
+    }
+
+    /// A link that lets whoever opens it first into the console as an admin, within a quarter of an hour: for somebody at
+    /// the machine, before there is a token to log in with.
+    pub async fn login_link(&self) -> Result<String> {
+        let app = &self.service.app;
+        let secret = console::Sessions::new(app).link(&app.tokens().console().await?).await?;
+        Ok(format!("{}{}?link={secret}", self.url(), console::LOGIN))
     }
 
     /// Every route, with what it needs.
@@ -113,9 +124,11 @@ impl Server {
         // So that the first probe finds something.
         health::begin(&service.app);
         let reporting = report::emit_every_minute(&service.app);
+        let remembering = console::remember(&service.app);
         tokio::select! {
             () = accept(&listener, &service, &mut connections) => {}
             () = reporting => {}
+            () = remembering => {}
             () = stop => {}
             () = shutdown.requested() => {}
         }

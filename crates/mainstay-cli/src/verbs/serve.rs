@@ -74,7 +74,10 @@ async fn serve(
         durability: store.durability().await?,
     };
     let has_tokens = Tokens::new(store.clone()).exist().await?;
-    eprint!("{}", greeting(&listening, server.address().ip().is_loopback(), has_tokens));
+    let is_loopback = server.address().ip().is_loopback();
+    // Whoever has tokens logs in with one.
+    let link = if is_loopback && !has_tokens { Some(server.login_link().await?) } else { None };
+    eprint!("{}", greeting(&listening, is_loopback, link.as_deref()));
     eprint!("{}", workload(config));
     if is_json {
         output::print_json_line(&listening)?;
@@ -113,14 +116,20 @@ fn counted(heading: &str, parts: &[(&str, usize)]) -> String {
     if told.is_empty() { String::new() } else { format!("  {heading}: {}\n", told.join(", ")) }
 }
 
-fn greeting(listening: &Listening, is_loopback: bool, has_tokens: bool) -> String {
+fn greeting(listening: &Listening, is_loopback: bool, link: Option<&str>) -> String {
     let Listening { url, store, durability, .. } = listening;
-    let access = match (is_loopback, has_tokens) {
-        (_, true) => "tokens",
-        (true, false) => "open to this machine until the first token is created",
-        (false, false) => "tokens, of which there is none yet",
+    let access = match (is_loopback, link) {
+        (true, Some(_)) => "open to this machine until the first token is created",
+        (true, None) => "tokens",
+        (false, _) => "tokens; make one with `mainstay token create`",
     };
-    format!("Mainstay listens on {url}\n  store: {store} ({durability})\n  access: {access}\n")
+    let console = match link {
+        Some(link) => format!("{link} (once, within 15 minutes)"),
+        None => format!("{url}/console (log in with a token)"),
+    };
+    format!(
+        "Mainstay listens on {url}\n  store: {store} ({durability})\n  access: {access}\n  console: {console}\n"
+    )
 }
 
 fn farewell(abandoned: usize) -> String {
@@ -181,12 +190,13 @@ mod tests {
             store: "sqlite:mainstay.db".to_owned(),
             durability: "SQLite 3.54.0, WAL, synchronous=FULL".to_owned(),
         };
-        insta::assert_snapshot!(greeting(&listening, true, false), @"
+        insta::assert_snapshot!(greeting(&listening, true, Some("http://127.0.0.1:7420/console/login?link=1f")), @"
             Mainstay listens on http://127.0.0.1:7420
               store: sqlite:mainstay.db (SQLite 3.54.0, WAL, synchronous=FULL)
               access: open to this machine until the first token is created
+              console: http://127.0.0.1:7420/console/login?link=1f (once, within 15 minutes)
             ");
-        assert!(greeting(&listening, false, false).contains("none yet"));
-        assert!(greeting(&listening, true, true).ends_with("access: tokens\n"));
+        assert!(greeting(&listening, false, None).contains("mainstay token create"));
+        assert!(greeting(&listening, true, None).contains("log in with a token"));
     }
 }

@@ -29,6 +29,10 @@ pub(crate) struct Post {
     pub(crate) audited: Option<Arc<str>>,
 }
 
+/// Who asks from inside of the server, by a session of the console. No request from outside can carry it.
+#[derive(Clone)]
+pub(crate) struct Inside(pub(crate) Principal);
+
 /// Why somebody is not let in, and who it is if that is known.
 pub(crate) struct Refused {
     pub(crate) problem: Problem,
@@ -100,6 +104,12 @@ impl Post {
     }
 
     async fn identify(&self, parts: &Parts) -> Answer<Principal> {
+        if let Some(Inside(principal)) = parts.extensions.get() {
+            let is_valid = self.app.tokens().is_still_valid(principal).await?;
+            return is_valid
+                .then(|| principal.clone())
+                .ok_or_else(|| unauthenticated("The token is revoked or expired."));
+        }
         Ok(match bearer(&parts.headers)? {
             Some(token) => {
                 let found = self.app.tokens().authenticate(token).await?;

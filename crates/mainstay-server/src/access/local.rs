@@ -11,8 +11,8 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName};
 use std::net::IpAddr;
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const PROXY_HEADERS: [HeaderName; 6] = [
+pub(crate) const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+pub(crate) const PROXY_HEADERS: [HeaderName; 6] = [
     FORWARDED,
     VIA,
     HeaderName::from_static("x-forwarded-for"),
@@ -27,7 +27,7 @@ pub(crate) fn is_loopback(address: IpAddr) -> bool {
 }
 
 /// Why the request is not taken for one of this machine's own.
-pub(super) fn objection(parts: &Parts) -> Option<&'static str> {
+pub(crate) fn objection(parts: &Parts) -> Option<&'static str> {
     let headers = &parts.headers;
     let Some(host) = host(parts) else { return Some("The request has no Host header, or several.") };
     if !is_this_machine(&host) {
@@ -47,7 +47,7 @@ pub(super) fn objection(parts: &Parts) -> Option<&'static str> {
 }
 
 /// The name under which the server was asked, if it is said once.
-fn host(parts: &Parts) -> Option<Authority> {
+pub(crate) fn host(parts: &Parts) -> Option<Authority> {
     let said: Authority = only(&parts.headers, &HOST)?.parse().ok()?;
     match parts.uri.authority() {
         Some(other) if *other != said => None,
@@ -55,20 +55,20 @@ fn host(parts: &Parts) -> Option<Authority> {
     }
 }
 
-fn is_this_machine(host: &Authority) -> bool {
+pub(crate) fn is_this_machine(host: &Authority) -> bool {
     let name = host.host();
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback)
 }
 
-fn is_same_origin(headers: &HeaderMap, host: &Authority) -> bool {
+pub(crate) fn is_same_origin(headers: &HeaderMap, host: &Authority) -> bool {
     let origin = only(headers, &ORIGIN).unwrap_or_default();
     let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
     authority.and_then(|text| text.parse::<Authority>().ok()).is_some_and(|origin| origin == *host)
 }
 
 /// The value of a header that is there once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
     if values.next().is_some() { None } else { value.to_str().ok() }

@@ -8,7 +8,7 @@
 //! - `watch`: the same decision, again and again while an answer streams
 
 pub(crate) mod guard;
-mod local;
+pub(crate) mod local;
 mod permission;
 mod principal;
 mod role;

@@ -53,9 +53,7 @@ pub(crate) async fn audited(
     };
     let entry = &mut call.entry;
     if let Some(principal) = &principal {
-        entry.user_id = principal.name().to_owned();
-        entry.role = Some(principal.role.name().to_owned());
-        entry.tenant_id.clone_from(&principal.tenant);
+        entry.identify(principal);
     }
     if let Some(problem) = refused {
         entry.code = Some(problem.code().to_owned());
@@ -124,6 +122,15 @@ impl Epilogue for Call {
     }
 }
 
+impl Entry {
+    /// Says who it was.
+    fn identify(&mut self, principal: &Principal) {
+        self.user_id = principal.name().to_owned();
+        self.role = Some(principal.role.name().to_owned());
+        self.tenant_id.clone_from(&principal.tenant);
+    }
+}
+
 fn entry(action: &str, parts: &Parts) -> Entry {
     let trace = parts.extensions.get::<TraceContext>();
     Entry {
@@ -168,6 +175,20 @@ async fn limit(app: &App, user: &str) -> Result<(), Response> {
     let mut response = problem.with("retryAfterMs", wait_ms).into_response();
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000)));
     Err(response)
+}
+
+/// Writes down something that is no call of the API, such as a login.
+pub(crate) async fn note(app: &App, action: &str, principal: Option<&Principal>, outcome: Outcome) {
+    let (parts, ()) = axum::http::Request::new(()).into_parts();
+    let mut entry = Entry { outcome, ..entry(action, &parts) };
+    if let Some(principal) = principal {
+        entry.identify(principal);
+    }
+    let is_due =
+        outcome == Outcome::Done || app.auditor().seldom.is_due(&entry.user_id, REFUSALS, Instant::now());
+    if is_due && let Err(error) = Audit::new(app.store().clone()).write(entry).await {
+        tracing::error!(%error, action, "a login was not written down");
+    }
 }
 
 async fn write(app: &App, call: Call) {

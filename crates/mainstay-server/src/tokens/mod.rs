@@ -15,6 +15,7 @@ mod table;
 
 pub use new::{Invalid, MAX_NAME_BYTES, MAX_TENANT_BYTES, New};
 pub use secret::Secret;
+pub(crate) use secret::hex;
 pub use table::{COMPONENT, Token};
 
 use crate::access::{Principal, Role};
@@ -45,6 +46,28 @@ impl Tokens {
             .await?;
         self.cache.exist();
         Ok((token, secret))
+    }
+
+    /// The id of an admin's token that is for the console alone, made if there is none: for who stands at the machine
+    /// before anybody made a token. Nobody is told its text, and it closes nothing that was open without it.
+    pub(crate) async fn console(&self) -> Result<String> {
+        let secret = Secret::generate()?;
+        let new = New::named("console", Role::Admin).map_err(mainstay_store::Error::application)?;
+        let stored = (secret.id().to_owned(), secret.hash(), new);
+        let found = async |tx: mainstay_store::Tx, (id, hash, new): (String, String, New)| {
+            table::console(&tx, &id, &hash, &new).await
+        };
+        self.store.transact_with(stored, found).await
+    }
+
+    /// Who the holder of a token is, if it is valid now.
+    pub(crate) async fn principal(&self, id: &str) -> Result<Option<Principal>> {
+        let known = match self.cache.get(id) {
+            Some(known) => known,
+            None => self.look_up(id).await?,
+        };
+        let known = known.filter(|known| known.is_valid);
+        Ok(known.map(|Known { role, tenant, .. }| Principal { role, tenant, token: Some(id.to_owned()) }))
     }
 
     /// Every token, oldest first; those of one tenant when it is named.
@@ -95,11 +118,7 @@ impl Tokens {
     /// Whether somebody who was let in would be let in now: its token is still valid or, without one, still not needed.
     pub async fn is_still_valid(&self, principal: &Principal) -> Result<bool> {
         let Some(id) = &principal.token else { return self.exist().await.map(|exist| !exist) };
-        let known = match self.cache.get(id) {
-            Some(known) => known,
-            None => self.look_up(id).await?,
-        };
-        Ok(known.is_some_and(|known| known.is_valid))
+        Ok(self.principal(id).await?.is_some())
     }
 
     async fn look_up(&self, id: &str) -> Result<Option<Known>> {

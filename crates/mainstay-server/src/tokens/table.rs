@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The schema of the tokens; a store that a server stands on is opened with it.
-pub static COMPONENT: Component = Component { name: "tokens", steps: &[CREATE_TOKENS] };
+pub static COMPONENT: Component = Component { name: "tokens", steps: &[CREATE_TOKENS, ADD_CONSOLE_ONLY] };
 
 const CREATE_TOKENS: Step = Step {
     name: "create_tokens",
@@ -26,6 +26,13 @@ const CREATE_TOKENS: Step = Step {
     needs: 0,
 };
 
+/// A token for the console alone: nobody holds its text, and a store that has no other is as open as before.
+const ADD_CONSOLE_ONLY: Step = Step {
+    name: "add_console_only",
+    script: Script::Both(&["ALTER TABLE mainstay_tokens ADD COLUMN console_only BIGINT NOT NULL DEFAULT 0"]),
+    needs: 0,
+};
+
 /// How exactly the last use is known. Each note is a commit, and nobody asks for seconds.
 pub(super) const USE_NOTED_EVERY_MS: i64 = 60_000;
 
@@ -39,7 +46,10 @@ const SELECT_TENANT: &str = "SELECT id, name, role, tenant, created_at, expires_
     FROM mainstay_tokens WHERE tenant = $1 ORDER BY created_at, id";
 const SELECT_FOR_JUDGEMENT: &str = "SELECT hash, role, tenant, expires_at, revoked_at, last_used_at, \
     mainstay_now() AS now FROM mainstay_tokens WHERE id = $1";
-const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM mainstay_tokens)";
+const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM mainstay_tokens WHERE console_only = 0)";
+const CONFINE: &str = "UPDATE mainstay_tokens SET console_only = 1 WHERE id = $1";
+const SELECT_CONSOLE: &str = "SELECT id FROM mainstay_tokens WHERE console_only = 1 AND revoked_at IS NULL \
+    ORDER BY created_at, id LIMIT 1";
 const REVOKE: &str =
     "UPDATE mainstay_tokens SET revoked_at = mainstay_now() WHERE id = $1 AND revoked_at IS NULL";
 const NOTE_USE: &str = "UPDATE mainstay_tokens SET last_used_at = mainstay_now() \
@@ -120,6 +130,16 @@ pub(super) async fn insert(tx: &Tx, id: &str, hash: &str, new: &New) -> Result<T
     let row = params![id, hash, name, role.name(), tenant.clone(), *expires_in_ms];
     tx.execute(INSERT, row).await?;
     token(&tx.query_one(SELECT, params![id]).await?)
+}
+
+/// The token of the console; `id`, `hash` and `new` become it when there is none.
+pub(super) async fn console(tx: &Tx, id: &str, hash: &str, new: &New) -> Result<String> {
+    if let Some(row) = tx.query_optional(SELECT_CONSOLE, &[]).await? {
+        return row.get("id");
+    }
+    insert(tx, id, hash, new).await?;
+    tx.execute(CONFINE, params![id]).await?;
+    Ok(id.to_owned())
 }
 
 pub(super) async fn list(tx: &Tx, tenant: Option<&str>) -> Result<Vec<Token>> {

@@ -7,6 +7,7 @@ mod admin_work;
 mod audit;
 mod client;
 mod commands;
+mod console;
 mod dead_letters;
 mod events;
 mod exposition;

@@ -1,0 +1,91 @@
+//! A view again and again, as long as somebody looks at it: server-sent events, each the changing part of the view as HTML.
+
+use super::api::Fault;
+use super::views;
+use super::visit::Visit;
+use crate::Shutdown;
+use axum::body::{Body, Bytes};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+/// How often a view is drawn anew.
+const EVERY: Duration = Duration::from_secs(2);
+/// A view that is expensive is drawn less often: never for more than a hundredth of a core's time.
+const SHARE: u32 = 100;
+/// A view that is drawn again but has not changed says nothing for so long.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+struct Following {
+    visit: Visit,
+    shutdown: Shutdown,
+    last: String,
+    said: Instant,
+    wait: Duration,
+    is_over: bool,
+}
+
+/// Follows a view.
+pub(super) async fn follow(visit: Visit) -> Response {
+    let shutdown = visit.app.shutdown().clone();
+    // What the page was loaded with is fresh.
+    let following =
+        Following { visit, shutdown, last: String::new(), said: Instant::now(), wait: EVERY, is_over: false };
+    let chunks = stream::unfold(following, async |mut following| {
+        let chunk = following.next().await?;
+        Some((Ok::<_, Infallible>(chunk), following))
+    });
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        // Buffering proxies would hold it back.
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    (headers, Body::from_stream(chunks)).into_response()
+}
+
+impl Following {
+    /// What to send next; nothing when it is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.is_over {
+                return None;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(self.wait) => {}
+                () = self.shutdown.requested() => return None,
+            }
+            let began = Instant::now();
+            let drawn = match views::sheet(&self.visit).await {
+                Ok(sheet) => sheet.live.into_string(),
+                Err(Fault { status: 401, .. }) => return self.end(),
+                Err(fault) => super::page::fault(&fault).into_string(),
+            };
+            self.wait = EVERY.max(began.elapsed().saturating_mul(SHARE));
+            if drawn != self.last {
+                let message = message(&drawn);
+                self.last = drawn;
+                self.said = Instant::now();
+                return Some(message.into());
+            }
+            if self.said.elapsed() >= HEARTBEAT {
+                self.said = Instant::now();
+                return Some(Bytes::from_static(b": still here\n\n"));
+            }
+        }
+    }
+
+    /// Whoever is not logged in any more is told to go to the login.
+    fn end(&mut self) -> Option<Bytes> {
+        self.is_over = true;
+        Some(Bytes::from_static(b"event: over\ndata: over\n\n"))
+    }
+}
+
+/// A server-sent event: each line of it is marked as data.
+fn message(text: &str) -> String {
+    let lines = text.lines().map(|line| format!("data: {line}\n"));
+    lines.collect::<String>() + "\n"
+}

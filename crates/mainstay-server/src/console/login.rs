@@ -1,0 +1,115 @@
+//! How one comes in, with a token or with a link that can be used once, and out again.
+
+use super::door::COOKIE_NAME;
+use super::sessions::SESSION_MS;
+use super::visit::{Asked, Visit};
+use super::{Console, LOGIN, ROOT, Sessions, page};
+use crate::audit::Outcome;
+use crate::{Answer, Principal, audit};
+use axum::extract::{RawQuery, State};
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::html;
+
+/// The form; or, with a link, the way in.
+pub(super) async fn form(State(console): State<Console>, RawQuery(query): RawQuery) -> Answer<Response> {
+    let asked = Asked::parse(query.as_deref().unwrap_or_default());
+    let to = destination(asked.get("to"));
+    let Some(link) = asked.get("link") else { return Ok(ask(StatusCode::OK, &to, None)) };
+    let Some((secret, token)) = Sessions::new(&console.app).redeem(link).await? else {
+        let why = "The link was used already, or is too old. Log in with a token.";
+        return Ok(ask(StatusCode::UNAUTHORIZED, &to, Some(why)));
+    };
+    let principal = console.app.tokens().principal(&token).await?;
+    note(&console, principal.as_ref(), Outcome::Done).await;
+    Ok(come_in(&console, &secret, &to))
+}
+
+/// Lets the holder of a token in.
+pub(super) async fn enter(State(console): State<Console>, body: String) -> Answer<Response> {
+    let asked = Asked::parse(&body);
+    let to = destination(asked.get("to"));
+    let presented = asked.get("token").unwrap_or_default();
+    let Some(principal) = console.app.tokens().authenticate(presented).await? else {
+        console.app.figures().refused.increment();
+        note(&console, None, Outcome::Refused).await;
+        return Ok(ask(StatusCode::UNAUTHORIZED, &to, Some("The token is unknown, revoked or expired.")));
+    };
+    let secret = Sessions::new(&console.app).begin(principal.name()).await?;
+    note(&console, Some(&principal), Outcome::Done).await;
+    Ok(come_in(&console, &secret, &to))
+}
+
+/// Ends the session.
+pub(super) async fn leave(State(console): State<Console>, visit: Visit, body: String) -> Answer<Response> {
+    super::act::check(&visit, &Asked::parse(&body))?;
+    Sessions::new(&console.app).end(&visit.session.secret).await?;
+    let mut answer = Redirect::to(LOGIN).into_response();
+    set_cookie(&console, &mut answer, "", 0);
+    Ok(answer)
+}
+
+async fn note(console: &Console, principal: Option<&Principal>, outcome: Outcome) {
+    audit::note(&console.app, "POST /console/login", principal, outcome).await;
+}
+
+fn come_in(console: &Console, secret: &str, to: &str) -> Response {
+    let mut answer = Redirect::to(to).into_response();
+    set_cookie(console, &mut answer, secret, SESSION_MS / 1_000);
+    answer
+}
+
+/// A link to a page of the console from elsewhere should find its reader logged in: hence Lax. What changes something is
+/// no link.
+fn set_cookie(console: &Console, answer: &mut Response, value: &str, seconds: i64) {
+    let secure = if console.app.options().tls.is_some() { "; Secure" } else { "" };
+    let cookie =
+        format!("{COOKIE_NAME}={value}; Path={ROOT}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+    if let Ok(cookie) = HeaderValue::try_from(cookie) {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
+}
+
+/// Where to go afterwards: to a page of the console, whatever else was asked.
+pub(super) fn destination(asked: Option<&str>) -> String {
+    let is_ours = |to: &&str| {
+        (*to == ROOT || to.starts_with("/console/") || to.starts_with("/console?"))
+            && !to.contains(|letter: char| letter.is_control() || letter == '\\')
+    };
+    asked.filter(is_ours).unwrap_or(ROOT).to_owned()
+}
+
+fn ask(status: StatusCode, to: &str, why: Option<&str>) -> Response {
+    let body = html! {
+        main.login {
+            h1 { (page::mark()) "Mainstay" }
+            @if let Some(why) = why { p.notice.bad role="alert" { (why) } }
+            form method="post" action=(LOGIN) {
+                label for="token" { "Token" }
+                input #token type="password" name="token" autocomplete="current-password" required autofocus;
+                input type="hidden" name="to" value=(to);
+                button type="submit" { "Log in" }
+            }
+            p.hint { "Make one with " code { "mainstay token create --role operator --name me" } "." }
+        }
+    };
+    (status, page::bare("Log in", &body)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_sent_elsewhere() {
+        for good in ["/console", "/console/work?pool=a", "/console?x=1"] {
+            assert_eq!(destination(Some(good)), good);
+        }
+        for bad in
+            ["https://evil.example", "//evil.example", "/consolation", "/console/\r\nx: y", "/\\evil", ""]
+        {
+            assert_eq!(destination(Some(bad)), ROOT, "{bad}");
+        }
+    }
+}

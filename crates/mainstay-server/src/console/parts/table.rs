@@ -1,0 +1,77 @@
+//! Rows, and the way to the next page.
+
+use super::super::visit::Visit;
+use maud::{Markup, html};
+
+/// How a column is set.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Column {
+    Text(&'static str),
+    /// To the right.
+    Number(&'static str),
+    /// Buttons.
+    Actions,
+}
+
+impl Column {
+    fn class(self) -> Option<&'static str> {
+        match self {
+            Self::Text(_) => None,
+            Self::Number(_) => Some("number"),
+            Self::Actions => Some("actions"),
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Text(title) | Self::Number(title) => title,
+            Self::Actions => "",
+        }
+    }
+}
+
+/// A table; `nothing` is said when it has no rows.
+pub(in super::super) fn table(columns: &[Column], rows: Vec<Vec<Markup>>, nothing: &str) -> Markup {
+    if rows.is_empty() {
+        return html! { p.nothing { (nothing) } };
+    }
+    html! {
+        div.scroll {
+            table {
+                thead { tr {
+                    @for column in columns {
+                        th scope="col" class=[column.class()] { (column.title()) @if column.title().is_empty() { span.hidden { "Actions" } } }
+                    }
+                } }
+                tbody {
+                    @for row in rows {
+                        tr { @for (column, cell) in columns.iter().zip(row) { td class=[column.class()] data-title=(column.title()) { (cell) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is known of one thing, line by line. Lines without a value are left out.
+pub(in super::super) fn rows(lines: Vec<(&str, Option<Markup>)>) -> Markup {
+    html! {
+        dl.rows {
+            @for (name, value) in lines {
+                @if let Some(value) = value { div { dt { (name) } dd { (value) } } }
+            }
+        }
+    }
+}
+
+/// The way to the next page, if there is one, and back to the first.
+pub(in super::super) fn next(visit: &Visit, name: &str, next: Option<&str>) -> Markup {
+    let here = visit.here();
+    let path = here.split('?').next().unwrap_or_default();
+    html! {
+        nav.pages aria-label="Pages" {
+            @if visit.asked.get(name).is_some() { a href=(visit.asked.without(path, name)) { "First page" } }
+            @if let Some(next) = next { a rel="next" href=(visit.asked.with(path, &[(name, next)])) { "Next page" } }
+        }
+    }
+}

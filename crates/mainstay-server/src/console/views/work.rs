@@ -1,0 +1,187 @@
+//! Work: pools with their depth and rate, items by state, key and function, queues of keys, one item.
+
+use super::super::api::{Fault, path};
+use super::super::page::Sheet;
+use super::super::parts::{
+    Ask, Column, Told, ago, badge, choice, code, count, field, filters, link, moment, next, pretty, rows,
+    short, span, table,
+};
+use super::super::visit::Visit;
+use maud::{Markup, html};
+use serde_json::Value;
+
+const STATES: [&str; 5] = ["ready", "delayed", "behind", "running", "failed"];
+
+pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
+    let pools = visit.get("/admin/pools").await?;
+    let items = visit
+        .get(&visit.asked.only(
+            "/admin/work",
+            &["pool", "state", "key", "function", "correlationId", "cursor"],
+            &[("limit", "50")],
+        ))
+        .await?;
+    let live = html! {
+        section { h2 { "Pools" } (pool_table(pools.list("pools"))) }
+        section { h2 { "Items" } (drawn(visit, items.list("work"))) (next(visit, "cursor", items.get("next").and_then(Value::as_str))) }
+    };
+    Ok(Sheet::new("Work", live).controls(wanted(visit, true)))
+}
+
+fn wanted(visit: &Visit, with_pool: bool) -> Markup {
+    filters(
+        visit,
+        html! {
+            @if with_pool { (field(visit, "pool", "Pool")) }
+            (choice(visit, "state", "State", &STATES))
+            (field(visit, "key", "Key"))
+            (field(visit, "function", "Function"))
+            (field(visit, "correlationId", "Correlation"))
+        },
+    )
+}
+
+fn pool_table(pools: &[Value]) -> Markup {
+    let drawn = pools.iter().map(|pool| {
+        let rate = |name: &str| format!("{:.1}", pool[name].as_f64().unwrap_or(0.0));
+        vec![
+            html! { (link(&path(&["console", "work", "pools", pool.text("name")]), pool.text("name"))) @if pool.is("isPaused") { " " (badge("paused")) } },
+            html! { (count(pool.number("pending"))) },
+            html! { (count(pool.number("running"))) @if let Some(most) = pool["settings"].maybe("maxParallelism") { " of " (most) } },
+            html! { @if let Some(age) = pool.maybe("oldestAgeMs") { (span(age)) } },
+            html! { (rate("startedPerSecond")) },
+            html! { (rate("endedPerSecond")) },
+        ]
+    });
+    let columns = [
+        Column::Text("Pool"),
+        Column::Number("Waiting"),
+        Column::Number("Running"),
+        Column::Text("Oldest waits for"),
+        Column::Number("Started /s"),
+        Column::Number("Ended /s"),
+    ];
+    table(&columns, drawn.collect(), "There are no pools.")
+}
+
+fn drawn(visit: &Visit, items: &[Value]) -> Markup {
+    let now = visit.now_ms();
+    let rows = items.iter().map(|item| {
+        let args = if item["args"].is_null() { String::new() } else { item["args"].to_string() };
+        vec![
+            link(&path(&["console", "work", item.text("workId")]), item.text("function")),
+            link(&path(&["console", "work", "pools", item.text("pool")]), item.text("pool")),
+            badge(item.text("native")),
+            html! { @if let Some(key) = item.get("key").and_then(Value::as_str) { (code(key)) } },
+            html! { code { (short(&args, 60)) } },
+            html! { (item.number("attempts")) },
+            html! { @if let Some(at) = item.maybe("dueAt") { (ago(at, now)) } @else { (ago(item.number("enqueuedAt"), now)) } },
+            actions(visit, item),
+        ]
+    });
+    let columns = [
+        Column::Text("Function"),
+        Column::Text("Pool"),
+        Column::Text("State"),
+        Column::Text("Key"),
+        Column::Text("Arguments"),
+        Column::Number("Attempts"),
+        Column::Text("Due, or since"),
+        Column::Actions,
+    ];
+    table(&columns, rows.collect(), "No item is like that.")
+}
+
+fn actions(visit: &Visit, item: &Value) -> Markup {
+    let call = |verb: &str| format!("POST {}", path(&["admin", "work", item.text("workId"), verb]));
+    let native = item.text("native");
+    html! {
+        @if native == "delayed" {
+            (Ask { verb: "Run now", meaning: "It is due at once, instead of when its time or its backoff is over.", call: call("run-now"), said: "It is due now.", ..Ask::default() }.draw(visit))
+        }
+        @if matches!(native, "ready" | "delayed" | "behind" | "running") {
+            (Ask { verb: "Cancel", meaning: if native == "running" { "It is told to stop; what it has done so far stays done." } else { "It never starts, and its onComplete is told that it was cancelled." }, call: call("cancel"), said: "It is cancelled.", is_grave: true, ..Ask::default() }.draw(visit))
+        }
+        @if native == "failed" {
+            (Ask { verb: "Retry", meaning: "It is tried again as a new item that is linked to this one.", call: call("retry"), said: "It is tried again.", ..Ask::default() }.draw(visit))
+        }
+    }
+}
+
+pub(super) async fn pool(visit: &Visit, name: &str) -> Result<Sheet, Fault> {
+    let pool = visit.get(&path(&["v1", "pools", name])).await?;
+    let keys = visit.get(&format!("{}?limit=50", path(&["admin", "pools", name, "keys"]))).await?;
+    let items = visit
+        .get(&visit.asked.only(
+            "/admin/work",
+            &["state", "key", "function", "correlationId", "cursor"],
+            &[("limit", "50"), ("pool", name)],
+        ))
+        .await?;
+    let call = |verb: &str| format!("POST {}", path(&["admin", "pools", name, verb]));
+    let now = visit.now_ms();
+    let queues = keys.list("keys").iter().map(|key| {
+        vec![
+            html! { a href=(visit.asked.with(&path(&["console", "work", "pools", name]), &[("key", key.text("key"))])) { (code(key.text("key"))) } },
+            html! { (count(key.number("depth"))) },
+            html! { @if let Some(at) = key.maybe("oldestAt") { (ago(at, now)) } },
+            html! { @if key.is("isRunning") { (badge("running")) } },
+        ]
+    });
+    let columns = [Column::Text("Key"), Column::Number("Items"), Column::Text("Oldest"), Column::Text("")];
+    let live = html! {
+        (pool_table(std::slice::from_ref(&pool)))
+        div.actions {
+            @if pool.is("isPaused") {
+                (Ask { verb: "Resume", meaning: "Its items start again.", call: call("resume"), said: "The pool goes on.", ..Ask::default() }.draw(visit))
+            } @else {
+                (Ask { verb: "Pause", meaning: "Nothing of this pool starts on any node until somebody resumes it; what runs goes on.", call: call("pause"), said: "The pool rests.", is_grave: true, ..Ask::default() }.draw(visit))
+            }
+        }
+        section { h2 { "Items" } (drawn(visit, items.list("work"))) (next(visit, "cursor", items.get("next").and_then(Value::as_str))) }
+        section { h2 { "Queues of keys" } (table(&columns, queues.collect(), "No key has anything that waits.")) }
+        section { h2 { "Settings" } (pretty(&pool["settings"])) }
+    };
+    Ok(Sheet::new(format!("Pool {name}"), live).controls(wanted(visit, false)))
+}
+
+pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
+    let item = visit.get(&path(&["admin", "work", id])).await?;
+    if !item.is("found") {
+        return Ok(Sheet::new(
+            "Item",
+            html! { p.nothing { "No item has the id " (code(id)) ", or it ended too long ago." } },
+        ));
+    }
+    let now = visit.now_ms();
+    let tries = item.list("errors").iter().map(|attempt| {
+        vec![
+            html! { (attempt.number("attempt")) },
+            moment(attempt.number("atMs")),
+            html! { (attempt["failure"].text("class")) },
+            short(attempt["failure"].text("message"), 300),
+        ]
+    });
+    let columns =
+        [Column::Number("Attempt"), Column::Text("When (UTC)"), Column::Text("Class"), Column::Text("Error")];
+    let live = html! {
+        @if let Some(error) = item.get("lastError").and_then(Value::as_str) { p.notice.bad { (error) } }
+        div.actions { (actions(visit, &item)) }
+        (rows(vec![
+            ("State", Some(html! { (badge(item.text("state"))) " " (item.text("native")) })),
+            ("Pool", Some(link(&path(&["console", "work", "pools", item.text("pool")]), item.text("pool")))),
+            ("Function", Some(code(item.text("function")))),
+            ("Key", item.get("key").and_then(Value::as_str).map(code)),
+            ("Attempts", Some(html! { (item.number("attempts")) })),
+            ("Enqueued", item.maybe("enqueuedAt").map(|at| html! { (moment(at)) ", " (ago(at, now)) })),
+            ("Due", item.maybe("dueAt").map(|at| ago(at, now))),
+            ("Ended", item.maybe("endedAt").map(|at| ago(at, now))),
+            ("Correlation", item.get("correlationId").and_then(Value::as_str).map(|id| link(&path(&["console", "traces", id]), id))),
+        ]))
+        @for (title, member) in [("Arguments", "args"), ("Context", "context"), ("Result", "result")] {
+            @if item.get(member).is_some_and(|value| !value.is_null()) { section { h2 { (title) } (pretty(&item[member])) } }
+        }
+        section { h2 { "Attempts that failed" } (table(&columns, tries.collect(), "None.")) }
+    };
+    Ok(Sheet::new(format!("Item of {}", item.text("function")), live))
+}

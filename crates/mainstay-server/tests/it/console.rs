@@ -1,0 +1,409 @@
+//! The console as a browser meets it: who comes in, what is drawn, what forms do, and what keeps others out.
+
+use crate::client::{Answer, Request, get, request, soon};
+use crate::running::{Running, options};
+use mainstay_events::{Append, Event, NewEvent};
+use mainstay_flows::commands::Commands;
+use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
+use mainstay_server::tokens::New;
+use mainstay_server::{Role, Rooms, Server, Tokens, equipped};
+use mainstay_store::Tx;
+use mainstay_testkit::stores::{Kind, Place, for_each_store};
+use mainstay_work::{Call, Engine, Failure, Functions, NewWork, Pool, RetryPolicy};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What somebody else may have written, and no page may run.
+const EVIL: &str = "<script>alert(1)</script><img src=x onerror=alert(1)>";
+
+/// A server with something of everything.
+struct House {
+    server: Running,
+    rooms: Rooms,
+    _engine: Engine,
+    _projecting: Projecting,
+    event_id: String,
+    work_id: String,
+}
+
+impl House {
+    async fn open(place: &Place) -> Self {
+        let functions = Functions::new()
+            .action("charge", async |_: Call, _: String| Err::<(), _>(Failure::permanent(EVIL)));
+        let spoiled = async |_: Tx, _: Model, event: Event| match event.event_type() {
+            "OrderSpoiled" => Err(mainstay_store::Error::application("spoiled")),
+            _ => Ok(()),
+        };
+        let orders = Projection::new("orders", Category::View).poison(Poison::new(1, false)).each(spoiled);
+        let store = equipped(place.options()).open().await.unwrap();
+        let registry = Registry::new().with(orders);
+        let rooms = Rooms::open_with(&store, Commands::new(), registry, |_| functions).await.unwrap();
+        rooms.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
+        let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
+        let server = Running::start_with(options(), rooms.clone()).await;
+        let charge = NewWork::new("shop", "charge", EVIL).unwrap().correlated("corr-1");
+        let work_id = rooms.work.enqueue(charge).await.unwrap().work_id;
+        rooms.work.wait_for(&work_id, PATIENCE).await.unwrap();
+        let events = ["OrderSubmitted", "OrderSpoiled"].map(|name| {
+            NewEvent::new(name, &EVIL).unwrap().stream("Order", "o/1").tag("order:o 1").correlation("corr-1")
+        });
+        let appended = rooms.log.append(Append::new(events)).await.unwrap();
+        let event_id = appended.events[0].event_id.clone();
+        Self { server, rooms, _engine: engine, _projecting: projecting, event_id, work_id }
+    }
+
+    async fn log_in(&self, role: Role) -> Browser {
+        let token = self.server.token(role).await;
+        Browser::log_in(&self.server, &token).await
+    }
+}
+
+/// Somebody with a cookie.
+struct Browser {
+    address: std::net::SocketAddr,
+    cookie: String,
+}
+
+fn form(path: &str, fields: &[(&str, &str)]) -> Request {
+    let body =
+        fields.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect::<Vec<_>>().join("&");
+    request("POST", path).header("Content-Type", "application/x-www-form-urlencoded").body(&body)
+}
+
+fn escaped(text: &str) -> String {
+    text.bytes()
+        .map(
+            |byte| {
+                if byte.is_ascii_alphanumeric() { (byte as char).to_string() } else { format!("%{byte:02X}") }
+            },
+        )
+        .collect()
+}
+
+/// The cookie that an answer sets.
+fn cookie_of(answer: &Answer) -> String {
+    let set = answer.header("set-cookie").unwrap_or_else(|| panic!("no cookie: {answer:?}"));
+    assert!(set.contains("HttpOnly") && set.contains("SameSite=") && set.contains("Path=/console"), "{set}");
+    set.split(';').next().unwrap().to_owned()
+}
+
+impl Browser {
+    async fn log_in(server: &Running, token: &str) -> Self {
+        let answer =
+            form("/console/login", &[("token", token), ("to", "/console/work")]).send(server.address).await;
+        assert_eq!((answer.status, answer.header("location")), (303, Some("/console/work")), "{answer:?}");
+        Self { address: server.address, cookie: cookie_of(&answer) }
+    }
+
+    async fn send(&self, request: Request) -> Answer {
+        request.header("Cookie", &self.cookie).send(self.address).await
+    }
+
+    async fn page(&self, path: &str) -> String {
+        let answer = self.send(get(path)).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.body
+    }
+
+    /// What forms of this session bring along.
+    async fn csrf(&self) -> String {
+        let page = self.page("/console").await;
+        let (_, rest) = page.split_once("name=\"csrf\" value=\"").unwrap();
+        rest.split('"').next().unwrap().to_owned()
+    }
+
+    async fn act(&self, call: &str, fields: &[(&str, &str)]) -> Answer {
+        let csrf = self.csrf().await;
+        let fields = [&[("csrf", csrf.as_str()), ("call", call), ("back", "/console/work")], fields].concat();
+        self.send(form("/console/act", &fields)).await
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_logged_in_is_sent_to_the_login_and_back() {
+    let server = Running::start(options()).await;
+    for path in ["/console", "/console/events?type=A", "/console/live"] {
+        let answer = get(path).send(server.address).await;
+        let to = format!("/console/login?to={}", escaped(path).replace("%2D", "-"));
+        assert_eq!((answer.status, answer.header("location")), (303, Some(to.as_str())));
+    }
+    let login = get("/console/login?to=/console/events").send(server.address).await;
+    assert_eq!(login.status, 200);
+    assert!(login.body.contains("value=\"/console/events\""), "{}", login.body);
+    form("/console/act", &[("call", "POST /admin/replays")])
+        .send(server.address)
+        .await
+        .problem(401, "UNAUTHENTICATED");
+    for (asset, kind) in
+        [("console.css", "text/css"), ("htmx.js", "text/javascript"), ("icon.svg", "image/svg+xml")]
+    {
+        let answer = get(&format!("/console/assets/{asset}")).send(server.address).await;
+        assert!(answer.status == 200 && answer.header("content-type").unwrap().starts_with(kind), "{asset}");
+    }
+    assert_eq!(get("/console/assets/../Cargo.toml").send(server.address).await.status, 303);
+}
+
+#[tokio::test]
+async fn a_wrong_token_comes_in_nowhere_and_is_written_down() {
+    let server = Running::start(options()).await;
+    let answer = form("/console/login", &[("token", "mst_no")]).send(server.address).await;
+    assert!(
+        answer.status == 401
+            && answer.header("set-cookie").is_none()
+            && answer.body.contains("unknown, revoked or expired")
+    );
+    let admin = server.token(Role::Admin).await;
+    let audit = get("/admin/audit").token(&admin).send(server.address).await.json();
+    let entry = &audit["entries"][0];
+    assert_eq!(
+        (&entry["action"], &entry["outcome"]),
+        (&"POST /console/login".into(), &"refused".into()),
+        "{audit}"
+    );
+    assert!(!audit.to_string().contains("mst_no"));
+}
+
+#[test]
+fn a_link_lets_the_first_one_in_and_closes_nothing() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Server::bind(options(), store.clone()).await.unwrap();
+        let link = server.login_link().await.unwrap();
+        let path = link.strip_prefix(&server.url()).unwrap().to_owned();
+        let (address, handle) = (server.address(), server.handle());
+        let running = tokio::spawn(server.run(std::future::pending()));
+        let first = get(&path).send(address).await;
+        assert_eq!((first.status, first.header("location")), (303, Some("/console")));
+        let browser = Browser { address, cookie: cookie_of(&first) };
+        assert!(browser.page("/console").await.contains("admin"));
+        let second = get(&path).send(address).await;
+        assert!(second.status == 401 && second.header("set-cookie").is_none(), "{second:?}");
+        assert!(!Tokens::new(store.clone()).exist().await.unwrap(), "the API is as open as before");
+        assert_eq!(get("/v1/events").send(address).await.status, 200);
+        handle.stop();
+        running.await.unwrap();
+    });
+}
+
+#[test]
+fn every_view_is_drawn_and_runs_nothing_of_others() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let browser = house.log_in(Role::Admin).await;
+        let letter = {
+            let page = browser.page("/console/dead-letters").await;
+            let (_, rest) = page
+                .split_once("href=\"/console/dead-letters/")
+                .filter(|_| page.contains("&lt;script"))
+                .unwrap();
+            let found =
+                rest.split("href=\"/console/dead-letters/").find(|rest| !rest.starts_with("operations"));
+            found.unwrap().split('"').next().unwrap().to_owned()
+        };
+        let views = [
+            "/console".to_owned(),
+            "/console/events".to_owned(),
+            "/console/events?type=OrderSubmitted&tag=order%3Ao+1&from=2020-01-01T00:00&to=".to_owned(),
+            format!("/console/events/{}", house.event_id),
+            "/console/streams/Order/o%2F1".to_owned(),
+            "/console/events?stream=Order/o%2F1".to_owned(),
+            "/console/traces/corr-1".to_owned(),
+            "/console/work".to_owned(),
+            "/console/work?state=failed&function=charge".to_owned(),
+            "/console/work/pools/shop".to_owned(),
+            format!("/console/work/{}", house.work_id),
+            "/console/work/unknown".to_owned(),
+            "/console/projections".to_owned(),
+            "/console/projections/orders".to_owned(),
+            format!("/console/dead-letters/{letter}"),
+            "/console/dead-letters?status=pending&kind=work".to_owned(),
+            "/console/dead-letters/operations".to_owned(),
+            "/console/publications".to_owned(),
+            "/console/intents".to_owned(),
+            "/console/circuits".to_owned(),
+            "/console/circuits/payments".to_owned(),
+            "/console/limits".to_owned(),
+            "/console/limits/adminOperations?key=a".to_owned(),
+            "/console/audit".to_owned(),
+            "/console/configuration".to_owned(),
+        ];
+        for view in views {
+            let page = browser.page(&view).await;
+            assert!(
+                page.contains("<h1>") && page.contains("hx-sse:connect=\"/console/live"),
+                "{view}: {page}"
+            );
+            assert!(
+                !page.contains("<script>") && !page.contains("<img") && !page.contains("style="),
+                "{view}: {page}"
+            );
+        }
+        for (view, status) in [
+            ("/console/nothing", 404),
+            ("/console/events/unknown", 404),
+            ("/console/projections/unknown", 404),
+            ("/console/work?cursor=bad", 400),
+        ] {
+            let answer = browser.send(get(view)).await;
+            assert!(answer.status == status && answer.body.contains("notice bad"), "{view}: {answer:?}");
+        }
+        let found = browser.send(get(&format!("/console/find?id={}", house.event_id))).await;
+        assert_eq!(found.header("location"), Some(format!("/console/events/{}", house.event_id).as_str()));
+        let found = browser.send(get("/console/find?id=corr-1")).await;
+        assert_eq!(found.header("location"), Some("/console/traces/corr-1"));
+        let trace = browser.page("/console/traces/corr-1").await;
+        for part in ["OrderSubmitted", "charge", "dead letter", "id=\"failure\""] {
+            assert!(trace.contains(part), "{part}: {trace}");
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_form_does_what_its_sender_may_and_is_written_down() {
+    let place = Place::new(Kind::SqliteMemory);
+    let house = House::open(&place).await;
+    let reader = house.log_in(Role::Reader).await;
+    for view in [
+        "/console/work/pools/shop",
+        "/console/projections/orders",
+        "/console/dead-letters",
+        "/console/circuits/payments",
+    ] {
+        let page = reader.page(view).await;
+        assert!(!page.contains("action=\"/console/act\""), "{view}: {page}");
+    }
+    let refused = reader.act("POST /admin/pools/shop/pause", &[]).await;
+    assert!(
+        refused.status == 303 && refused.header("set-cookie").unwrap().contains("Operator+role+required"),
+        "{refused:?}"
+    );
+    assert!(!house.rooms.work.pool_status("shop").await.unwrap().is_paused);
+
+    let operator = house.log_in(Role::Operator).await;
+    let done = operator.act("POST /admin/pools/shop/pause", &[("said", "The pool rests.")]).await;
+    assert_eq!((done.status, done.header("location")), (303, Some("/console/work")));
+    assert!(house.rooms.work.pool_status("shop").await.unwrap().is_paused);
+    let told = done.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let page = get("/console/work")
+        .header("Cookie", &format!("{}; {told}", operator.cookie))
+        .send(operator.address)
+        .await;
+    assert!(page.body.contains("The pool rests."), "{}", page.body);
+
+    let preview = [
+        ("set.action", "ignore"),
+        ("set.filter.kind", "work"),
+        ("onward", "/console/dead-letters/operations/ with operationId"),
+    ];
+    let made = operator.act("POST /admin/dead-letter-operations", &preview).await;
+    let place = made.header("location").unwrap().to_owned();
+    assert!(place.starts_with("/console/dead-letters/operations/"), "{made:?}");
+    assert!(
+        operator.page(&place).await.contains("1 letters will be left for good"),
+        "it says what it will do"
+    );
+
+    let admin = house.log_in(Role::Admin).await;
+    let audit = admin.page("/console/audit").await;
+    assert!(audit.contains("POST /admin/pools/{pool}/pause") && audit.contains("refused"), "{audit}");
+    for call in ["GET /admin/tokens", "POST /console/act", "POST https://evil.example/", "nonsense"] {
+        let csrf = admin.csrf().await;
+        admin
+            .send(form("/console/act", &[("csrf", &csrf), ("call", call)]))
+            .await
+            .problem(400, "BODY_INVALID");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_elsewhere_can_do_nothing_with_somebody_elses_session() {
+    let place = Place::new(Kind::SqliteMemory);
+    let house = House::open(&place).await;
+    let admin = house.log_in(Role::Admin).await;
+    let other = house.log_in(Role::Admin).await;
+    let (csrf, foreign) = (admin.csrf().await, other.csrf().await);
+    assert_ne!(csrf, foreign);
+    let pause =
+        |csrf: &str| form("/console/act", &[("csrf", csrf), ("call", "POST /admin/pools/shop/pause")]);
+    for refused in [
+        pause(""),
+        pause(&foreign),
+        pause(&csrf).header("Origin", "http://evil.example"),
+        pause(&csrf).header("Origin", "null"),
+        pause(&csrf).header("Sec-Fetch-Site", "cross-site"),
+        pause(&csrf).header("Sec-Fetch-Site", "same-site"),
+        pause(&csrf).header("Host", "evil.example"),
+        get("/console").header("Host", "evil.example"),
+        form("/console/logout", &[("csrf", &foreign)]),
+    ] {
+        admin.send(refused).await.problem(403, "ORIGIN_REFUSED");
+    }
+    assert!(!house.rooms.work.pool_status("shop").await.unwrap().is_paused);
+    let own = format!("http://{}", house.server.address);
+    assert_eq!(
+        admin.send(pause(&csrf).header("Origin", &own).header("Sec-Fetch-Site", "same-origin")).await.status,
+        303
+    );
+    assert!(house.rooms.work.pool_status("shop").await.unwrap().is_paused);
+    for path in ["/console", "/console/login", "/console/nothing", "/console/assets/console.js"] {
+        let answer = admin.send(get(path)).await;
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        assert_eq!(
+            (answer.header("x-frame-options"), answer.header("x-content-type-options")),
+            (Some("DENY"), Some("nosniff"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_token_and_by_leaving() {
+    let place = Place::new(Kind::SqliteMemory);
+    let house = House::open(&place).await;
+    let leaver = house.log_in(Role::Reader).await;
+    let csrf = leaver.csrf().await;
+    assert_eq!(leaver.send(form("/console/logout", &[("csrf", &csrf)])).await.status, 303);
+    assert_eq!(leaver.send(get("/console")).await.status, 303);
+
+    let tokens = Tokens::new(house.server.store.clone());
+    let (token, secret) = tokens.create(New::named("gone", Role::Operator).unwrap()).await.unwrap();
+    let browser = Browser::log_in(&house.server, secret.reveal()).await;
+    browser.page("/console/work").await;
+    let mut live = follow(&browser, "/console/live/work").await;
+    tokens.revoke(&token.id, None).await.unwrap();
+    // Another node revoked it; this one knows within a second.
+    soon(async { while browser.send(get("/console")).await.status != 303 {} }).await;
+    soon(until(&mut live, "event: over")).await;
+}
+
+#[tokio::test]
+async fn a_page_follows_what_happens() {
+    let place = Place::new(Kind::SqliteMemory);
+    let house = House::open(&place).await;
+    let browser = house.log_in(Role::Reader).await;
+    let mut live = follow(&browser, "/console/live/events?type=OrderConfirmed").await;
+    house.rooms.log.append(NewEvent::new("OrderConfirmed", &1).unwrap().tag("order:77")).await.unwrap();
+    tokio::time::timeout(PATIENCE, until(&mut live, "order:77")).await.unwrap();
+}
+
+async fn follow(browser: &Browser, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(browser.address).await.unwrap();
+    let text = get(path).header("Cookie", &browser.cookie).header("HX-Request", "true").text(browser.address);
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Reads until a text has come.
+async fn until(stream: &mut TcpStream, text: &str) {
+    let (mut heard, mut buffer) = (String::new(), [0; 4096]);
+    while !heard.contains(text) {
+        let read = stream.read(&mut buffer).await.unwrap();
+        assert!(read > 0, "it ended: {heard}");
+        heard += &String::from_utf8_lossy(&buffer[..read]);
+    }
+}
