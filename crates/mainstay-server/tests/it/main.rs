@@ -9,6 +9,7 @@ mod client;
 mod commands;
 mod dead_letters;
 mod events;
+mod everybody;
 mod exposition;
 mod guards;
 mod health;
