@@ -63,6 +63,11 @@ impl Remote {
         Ok(Self { agent: config.build().new_agent(), url, token, because })
     }
 
+    /// Whether a token is shown.
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// Asks for what is at `path`.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.read(self.prepared(self.agent.get(self.at(path))).call())

@@ -16,6 +16,18 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
+/// The same of a text of several lines.
+pub(crate) fn plain_lines(text: &str) -> String {
+    text.lines().map(|line| plain(line) + "\n").collect()
+}
+
+/// Every member of an object on a line of its own.
+pub(crate) fn members(value: &Value) -> String {
+    let members = value.as_object().into_iter().flatten();
+    let told: Vec<(&str, String)> = members.map(|(name, value)| (name.as_str(), text(value))).collect();
+    lines(&told)
+}
+
 /// A text of at most so many letters.
 pub(crate) fn short(value: &Value, most: usize) -> String {
     let whole = text(value);

@@ -1,14 +1,14 @@
 //! `mainstay circuits`: circuits from the command line.
 
 use super::span;
-use crate::Result;
 use crate::arguments::Global;
 use crate::output::{json, print, print_json, table};
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
 use crate::shown::{age, lines, moment, text};
+use crate::{Error, Result};
 use clap::{Args, Subcommand};
-use mainstay::guards::circuits::{Circuits as Kept, Force};
+use mainstay::guards::circuits::{Circuits as Kept, Force, Settings};
 use mainstay::store::Store;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -41,6 +41,24 @@ enum CircuitsVerb {
     Show {
         /// The circuit
         name: String,
+    },
+    /// List what circuits have been through, the newest first
+    History {
+        /// The circuit; all of them unless given
+        name: Option<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Set a circuit on all nodes
+    ///
+    /// What is left out has its default. A circuit that mainstay.toml names is as the file has it again when a server with
+    /// it starts.
+    Set {
+        /// The circuit
+        name: String,
+        /// As JSON, as in '{"failureThreshold": 10, "resetTimeoutMs": 30000}'
+        settings: String,
     },
     /// Let no call through, whatever calls say
     Open(Decision),
@@ -88,6 +106,13 @@ impl Circuits {
                     Ok(())
                 }
             },
+            CircuitsVerb::History { .. } => match told["changes"].as_array() {
+                Some(changes) if !changes.is_empty() => print(&changed(changes)),
+                _ => {
+                    eprintln!("Nothing has changed yet.");
+                    Ok(())
+                }
+            },
             _ => print(&one(&told)),
         }
     }
@@ -128,13 +153,35 @@ impl Place {
             }
             (CircuitsVerb::List { limit, after }, Self::Server(server)) => {
                 let cursor = after.as_ref().map(|after| format!("&cursor={}", segment(after)));
-                server.get(&format!("/v1/circuits?limit={limit}{}", cursor.unwrap_or_default()))
+                // Whoever shows a token asks as an operator does.
+                let area = if server.has_token() { "/admin" } else { "/v1" };
+                server.get(&format!("{area}/circuits?limit={limit}{}", cursor.unwrap_or_default()))
             }
             (CircuitsVerb::Show { name }, Self::Store(_, circuits)) => {
                 Ok(json(&circuits.status(name).await?))
             }
             (CircuitsVerb::Show { name }, Self::Server(server)) => {
                 server.get(&format!("/v1/circuits/{}", segment(name)))
+            }
+            (CircuitsVerb::History { name, limit }, Self::Store(_, circuits)) => {
+                Ok(json!({ "changes": circuits.changes(name.as_deref(), None, (*limit).into()).await? }))
+            }
+            (CircuitsVerb::History { name, limit }, Self::Server(server)) => match name {
+                Some(name) => server.get(&format!("/admin/circuits/{}/history?limit={limit}", segment(name))),
+                None => server.get(&format!("/admin/circuit-changes?limit={limit}")),
+            },
+            (CircuitsVerb::Set { name, settings }, place) => {
+                let wrong = |error: serde_json::Error| Error::Argument(format!("SETTINGS: {error}"));
+                match place {
+                    Self::Store(_, circuits) => {
+                        let settings: Settings = serde_json::from_str(settings).map_err(wrong)?;
+                        Ok(json(&circuits.define(name, settings).await?))
+                    }
+                    Self::Server(server) => {
+                        let settings: Value = serde_json::from_str(settings).map_err(wrong)?;
+                        server.put(&format!("/admin/circuits/{}", segment(name)), &settings)
+                    }
+                }
             }
             (CircuitsVerb::Open(decision), place) => place.force(decision, true).await,
             (CircuitsVerb::Close(decision), place) => place.force(decision, false).await,
@@ -188,6 +235,21 @@ fn rows(circuits: &[Value]) -> String {
     };
     let rows: Vec<_> = circuits.iter().map(row).collect();
     table(["CIRCUIT", "STATE", "FAILURES", "LAST FAILURE", "OPENED", "RETRY IN"], &rows)
+}
+
+fn changed(changes: &[Value]) -> String {
+    let row = |change: &Value| {
+        [
+            moment(&change["at"]),
+            text(&change["name"]),
+            text(&change["from"]).replace('_', " "),
+            text(&change["to"]).replace('_', " "),
+            text(&change["actor"]),
+            text(&change["reason"]),
+        ]
+    };
+    let rows: Vec<_> = changes.iter().map(row).collect();
+    table(["AT", "CIRCUIT", "FROM", "TO", "BY", "REASON"], &rows)
 }
 
 fn state(circuit: &Value) -> String {

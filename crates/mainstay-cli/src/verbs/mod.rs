@@ -5,7 +5,7 @@ mod backup;
 mod bench;
 mod circuits;
 mod completions;
-mod config;
+pub(crate) mod config;
 mod dead_letters;
 mod demo;
 mod events;
@@ -99,7 +99,7 @@ impl Verb {
             Self::Verify(verb) => block_on(verb.run(global)),
             Self::Backup(verb) => block_on(verb.run(global)),
             Self::Restore(verb) => block_on(verb.run(global)),
-            Self::Config(verb) => verb.run(global),
+            Self::Config(verb) => block_on(verb.run(global)),
             Self::Bench(verb) => block_on(verb.run(global)),
             Self::Completions(verb) => verb.run(),
             Self::Reference(verb) => verb.run(),

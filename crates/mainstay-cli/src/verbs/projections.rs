@@ -4,7 +4,7 @@ use crate::Result;
 use crate::arguments::Global;
 use crate::output::{print, print_json, table};
 use crate::remote::{Remote, segment};
-use crate::shown::{lines, moment, short, text};
+use crate::shown::{lines, members, moment, short, text};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -53,6 +53,8 @@ enum ProjectionsVerb {
         #[command(flatten)]
         page: Page,
     },
+    /// Count events that were put aside
+    PoisonStats,
     /// Try an event again that was put aside
     Unquarantine(Event),
     /// Leave an event for good that was put aside
@@ -67,6 +69,26 @@ enum ProjectionsVerb {
         status: Option<String>,
         #[command(flatten)]
         page: Page,
+    },
+    /// Count events that read models could not take, by projection and status
+    LetterStats,
+    /// Take a letter to see to it yourself: nobody else retries it meanwhile
+    Take(Event),
+    /// Tell that a letter which was taken was seen to, or why it could not be
+    Complete {
+        /// The `retryRunId` of the letter that was taken
+        run_id: String,
+        /// Why it could not be seen to; it was unless given
+        #[arg(long, value_name = "TEXT")]
+        error: Option<String>,
+    },
+    /// Try a letter again through the retrier, by an action if one is named
+    Run {
+        #[command(flatten)]
+        event: Event,
+        /// The action that sees to it, instead of the projection itself
+        #[arg(long, value_name = "FUNCTION")]
+        action: Option<String>,
     },
     /// Show a letter, with what its event says
     Letter(Event),
@@ -184,6 +206,19 @@ impl Projections {
             ProjectionsVerb::Poison { projection, page } => {
                 server.get(&format!("/admin/poison-events{}", page.query(&[("projection", projection)])))
             }
+            ProjectionsVerb::PoisonStats => server.get("/admin/poison-events/stats"),
+            ProjectionsVerb::LetterStats => server.get("/admin/projection-letters/stats"),
+            ProjectionsVerb::Take(Event { projection, event_id }) => {
+                server.post(&(place("projection-letters", projection, event_id) + "/prepare"), &nothing)
+            }
+            ProjectionsVerb::Run { event: Event { projection, event_id }, action } => {
+                let path = place("projection-letters", projection, event_id) + "/run";
+                server.post(&path, &json!({ "action": action }))
+            }
+            ProjectionsVerb::Complete { run_id, error } => {
+                let told = json!({ "runId": run_id, "error": error });
+                server.post("/admin/projection-letters/complete", &told)
+            }
             ProjectionsVerb::Unquarantine(Event { projection, event_id }) => {
                 server.post(&(place("poison-events", projection, event_id) + "/unquarantine"), &nothing)
             }
@@ -284,6 +319,9 @@ fn one(told: &Value) -> String {
     }
     if told["eventId"].is_string() {
         return letter(told);
+    }
+    if told["projection"].is_null() {
+        return members(told);
     }
     lines(&[
         ("projection", text(&told["projection"])),

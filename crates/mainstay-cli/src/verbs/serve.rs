@@ -38,7 +38,7 @@ struct Listening {
 impl Serve {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
         let config = global.load_with(self.flags())?;
-        let options = config::server::options(&config)?;
+        let options = config::server::options(&config)?.configuration(super::config::to_json(&config));
         // From the first moment, so that nobody who starts and stops us at once is ignored.
         let stop = told_to_stop()?;
         let store = config::store::options(&config).open().await?;

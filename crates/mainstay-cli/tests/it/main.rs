@@ -16,6 +16,7 @@ mod guards;
 mod intents;
 mod keeping;
 mod migrate;
+mod parity;
 mod program;
 mod reference;
 mod serve;

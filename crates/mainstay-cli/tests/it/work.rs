@@ -65,21 +65,22 @@ fn items_are_enqueued_listed_shown_and_cancelled() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(steady(&run("work list mail").stdout), @"
                 WORK ID                                    FUNCTION  STATE    KEY  ATTEMPTS  ENQUEUED                  DUE
-                work_…  send      delayed  k    0         2027-01-15T08:00:00.000Z  2027-01-15T08:00:00.000Z
                 work_…  send      ready    -    0         2027-01-15T08:00:00.000Z  2027-01-15T08:00:00.000Z
+                work_…  send      delayed  k    0         2027-01-15T08:00:00.000Z  2027-01-15T08:00:00.000Z
                 work_…  send      delayed  -    0         2027-01-15T08:00:00.000Z  2100-01-01T00:00:00.000Z
                 ");
-            insta::assert_snapshot!(steady(&run(&format!("work show {first}")).stdout), @"
+            insta::assert_snapshot!(steady(&run(&format!("work show {first}")).stdout), @r#"
                 work        work_…
                 pool        mail
                 function    send
                 state       pending (delayed)
                 attempts    0
                 key         k
+                args        {"to":"ada"}
                 context     [1]
                 enqueued    2027-01-15T08:00:00.000Z
                 due         2027-01-15T08:00:00.000Z
-                ");
+                "#);
         }
         assert_eq!(run("work list mail --limit 1").stderr, "There may be more; --limit shows up to 1000.\n");
         let listed = run("work list mail --json").json();
@@ -98,6 +99,41 @@ fn items_are_enqueued_listed_shown_and_cancelled() {
         let run_id = id(&run("work run send --args 7 --max-failures 2 --on-complete send --context {}"));
         assert_eq!(run(&format!("work show {run_id} --json")).json()["pool"], "retrier");
         assert_eq!(run("work run send --json").json()["runId"].as_str().unwrap().len(), run_id.len());
+    });
+}
+
+#[test]
+fn items_of_all_pools_are_listed_by_what_they_are_and_one_starts_now() {
+    alike(|run| {
+        let later = id(&run("work enqueue mail send --key k --run-after 2h"));
+        let behind = id(&run("work enqueue mail send --key k"));
+        let ids = |arguments: &str| {
+            let page = run(&format!("work list {arguments} --json")).json();
+            let work = page["work"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|item| item["workId"].as_str().unwrap().to_owned());
+            (work.collect::<Vec<_>>(), page["next"].as_str().map(str::to_owned))
+        };
+        assert_eq!(ids("").0, [behind.clone(), later.clone()]);
+        let (first, next) = ids("--oldest --limit 1");
+        assert_eq!(first, [later.clone()]);
+        assert_eq!(ids(&format!("--oldest --cursor {}", next.unwrap())).0, [behind.clone()]);
+        assert_eq!(ids("mail --state delayed").0, [later.clone()]);
+        assert_eq!(ids("--key k --function send").0.len(), 2);
+        assert_eq!(ids("--state failed").0, [""; 0]);
+        assert!(run("work list --state lost").code == 2);
+        let keys = run("work keys mail --json").json();
+        assert_eq!((&keys["keys"][0]["key"], &keys["keys"][0]["depth"]), (&json!("k"), &json!(2)));
+        assert!(run("work keys mail").stdout.contains(&later));
+        let now = run(&format!("work run-now {later}"));
+        assert_eq!((now.code, now.stderr), (0, format!("{later} may start now.\n")));
+        assert_eq!(run(&format!("work run-now {behind} --json")).json()["starts"], "behind");
+        run("work run-now work-123").assert_failed(1, "WORK_NOT_FOUND");
+        let status = run(&format!("work run-status {later} --json")).json();
+        assert_eq!((&status["runId"], &status["attemptCount"]), (&json!(later), &json!(0)));
+        assert_eq!(run("work run-status run-123 --json").json(), json!({"found": false}));
     });
 }
 

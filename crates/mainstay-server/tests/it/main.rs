@@ -10,6 +10,7 @@ mod commands;
 mod console;
 mod dead_letters;
 mod events;
+mod everybody;
 mod exposition;
 mod guards;
 mod health;

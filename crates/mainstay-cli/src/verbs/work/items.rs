@@ -1,19 +1,53 @@
-//! `mainstay work list`, `show` and `cancel`.
+//! `mainstay work list`, `show`, `cancel` and `run-now`.
 
-use super::shop::Shop;
+use super::shop::{Shop, Wanted};
 use super::shown;
 use crate::arguments::Global;
 use crate::{Result, output};
 use clap::Args;
 
-/// List the items of a pool that wait, in the order they came
+/// List items of work
+///
+/// With a pool and nothing else: those of it that wait, as they can start. Otherwise items of all pools that wait, run, or
+/// have ended and are not forgotten, the newest first; a server needs a token for that (MAINSTAY_TOKEN or --token).
 #[derive(Debug, Args)]
 pub(super) struct List {
-    /// The pool
-    pool: String,
+    /// The pool; all of them unless given
+    pool: Option<String>,
+    /// In this state: pending, running, completed or failed, or exactly ready, delayed, behind, success or canceled
+    #[arg(long, value_name = "STATE", value_parser = STATES)]
+    state: Option<String>,
+    /// Of this function
+    #[arg(long)]
+    function: Option<String>,
+    /// Of this key
+    #[arg(long)]
+    key: Option<String>,
+    /// That belong together under this id
+    #[arg(long, value_name = "ID")]
+    correlation: Option<String>,
+    /// The oldest first
+    #[arg(long)]
+    oldest: bool,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
+    /// The `next` of the page before
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+/// What the state of an item may be called.
+const STATES: [&str; 9] =
+    ["pending", "running", "completed", "failed", "ready", "delayed", "behind", "success", "canceled"];
+
+/// Let an item start now that waits for its time or to be tried again
+///
+/// One that is behind others of its key still waits for these. What runs or has ended is refused.
+#[derive(Debug, Args)]
+pub(super) struct RunNow {
+    /// Its id
+    id: String,
 }
 
 /// Show what is known of an item, a run or a timer
@@ -33,21 +67,67 @@ pub(super) struct Cancel {
 }
 
 impl List {
+    /// The pool, when nothing but what waits in it is asked for.
+    fn only_pool(&self) -> Option<&str> {
+        let filters = [&self.state, &self.function, &self.key, &self.correlation, &self.cursor];
+        let is_plain = filters.iter().all(|filter| filter.is_none()) && !self.oldest;
+        self.pool.as_deref().filter(|_| is_plain)
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            pool: self.pool.clone(),
+            state: self.state.clone(),
+            function: self.function.clone(),
+            key: self.key.clone(),
+            correlation: self.correlation.clone(),
+            is_oldest_first: self.oldest,
+            limit: self.limit.into(),
+            cursor: self.cursor.clone(),
+        }
+    }
+
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
         let shop = Shop::reach_existing(global).await?;
-        let listed = shop.with(async |shop| shop.pending(&self.pool, self.limit.into()).await).await?;
+        let listed = shop.with(async |shop| match self.only_pool() {
+            Some(pool) => shop.pending(pool, self.limit.into()).await,
+            None => shop.list(&self.wanted()).await,
+        });
+        let listed = listed.await?;
         if global.json {
             return output::print_json(&listed);
         }
         let items = listed["work"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if items.is_empty() {
-            eprintln!("Nothing waits in {}.", self.pool);
-            return Ok(());
+        let next = listed["next"].as_str();
+        match (items.is_empty(), self.only_pool(), next) {
+            (true, Some(pool), _) => eprintln!("Nothing waits in {pool}."),
+            (true, None, None) => eprintln!("There is none."),
+            _ => output::print(&shown::items(items))?,
         }
-        output::print(&shown::items(items))?;
-        if items.len() == usize::from(self.limit) {
-            eprintln!("There may be more; --limit shows up to 1000.");
+        match next {
+            Some(next) => eprintln!("There may be more: --cursor {next}"),
+            None if self.only_pool().is_some() && items.len() == usize::from(self.limit) => {
+                eprintln!("There may be more; --limit shows up to 1000.");
+            }
+            None => {}
         }
+        Ok(())
+    }
+}
+
+impl RunNow {
+    pub(super) async fn run(&self, global: &Global) -> Result<()> {
+        let shop = Shop::reach_existing(global).await?;
+        let told = shop.with(async |shop| shop.run_now(&self.id).await).await?;
+        if global.json {
+            return output::print_json(&told);
+        }
+        let starts = match told["starts"].as_str() {
+            Some("now") => "may start now",
+            Some("already") => "could start already",
+            _ => "waits for nothing but the items of its key that are before it",
+        };
+        eprintln!("{} {starts}.", self.id);
         Ok(())
     }
 }

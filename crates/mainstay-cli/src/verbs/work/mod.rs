@@ -35,7 +35,9 @@ enum WorkVerb {
     List(items::List),
     Show(items::Show),
     Cancel(items::Cancel),
+    RunNow(items::RunNow),
     Pools(pools::Pools),
+    Keys(pools::Keys),
     Pause(pools::Pause),
     Resume(pools::Resume),
     Letters(letters::Letters),
@@ -43,6 +45,7 @@ enum WorkVerb {
     Ignore(letters::Ignore),
     Crons(crons::Crons),
     Run(run::Run),
+    RunStatus(run::RunStatus),
 }
 
 impl Work {
@@ -52,7 +55,9 @@ impl Work {
             WorkVerb::List(verb) => verb.run(global).await,
             WorkVerb::Show(verb) => verb.run(global).await,
             WorkVerb::Cancel(verb) => verb.run(global).await,
+            WorkVerb::RunNow(verb) => verb.run(global).await,
             WorkVerb::Pools(verb) => verb.run(global).await,
+            WorkVerb::Keys(verb) => verb.run(global).await,
             WorkVerb::Pause(verb) => verb.run(global).await,
             WorkVerb::Resume(verb) => verb.run(global).await,
             WorkVerb::Letters(verb) => verb.run(global).await,
@@ -60,6 +65,7 @@ impl Work {
             WorkVerb::Ignore(verb) => verb.run(global).await,
             WorkVerb::Crons(verb) => verb.run(global).await,
             WorkVerb::Run(verb) => verb.run(global).await,
+            WorkVerb::RunStatus(verb) => verb.run(global).await,
         }
     }
 }

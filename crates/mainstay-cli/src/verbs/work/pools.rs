@@ -1,4 +1,4 @@
-//! `mainstay work pools`, `pause` and `resume`.
+//! `mainstay work pools`, `keys`, `pause` and `resume`.
 
 use super::shop::Shop;
 use super::shown;
@@ -11,6 +11,21 @@ use clap::Args;
 pub(super) struct Pools {
     /// Only this one
     pool: Option<String>,
+}
+
+/// List the keys of a pool that are in use: how much waits of each, and whether one runs
+///
+/// A server needs a token for that (MAINSTAY_TOKEN or --token).
+#[derive(Debug, Args)]
+pub(super) struct Keys {
+    /// The pool
+    pool: String,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=200))]
+    limit: u16,
+    /// Those after this key
+    #[arg(long, value_name = "KEY")]
+    after: Option<String>,
 }
 
 /// Let nothing of a pool start; what runs goes on
@@ -42,6 +57,28 @@ impl Pools {
             Some(pools) => shown::pools(pools),
             None => shown::pools(&[told]),
         })
+    }
+}
+
+impl Keys {
+    pub(super) async fn run(&self, global: &Global) -> Result<()> {
+        let shop = Shop::reach_existing(global).await?;
+        let told =
+            shop.with(async |shop| shop.keys(&self.pool, self.after.as_deref(), self.limit.into()).await);
+        let told = told.await?;
+        if global.json {
+            return output::print_json(&told);
+        }
+        let keys = told["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if keys.is_empty() {
+            eprintln!("No key of {} is in use.", self.pool);
+            return Ok(());
+        }
+        output::print(&shown::keys(keys))?;
+        if let Some(next) = told["next"].as_str() {
+            eprintln!("There are more: --after {next}");
+        }
+        Ok(())
     }
 }
 

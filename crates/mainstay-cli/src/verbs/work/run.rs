@@ -1,8 +1,9 @@
-//! `mainstay work run`.
+//! `mainstay work run` and `run-status`.
 
 use super::raw;
 use super::shop::Shop;
 use crate::arguments::Global;
+use crate::shown::{lines, moment, text};
 use crate::verbs::span;
 use crate::{Result, output};
 use clap::Args;
@@ -35,6 +36,40 @@ pub(super) struct Run {
     /// What it is told beside
     #[arg(long, value_name = "JSON")]
     context: Option<String>,
+}
+
+/// Show where a run of a durable function stands: how often it was tried, what failed, and its context
+///
+/// Every item of work is one. A server needs a token for that (MAINSTAY_TOKEN or --token).
+#[derive(Debug, Args)]
+pub(super) struct RunStatus {
+    /// Its id
+    id: String,
+}
+
+impl RunStatus {
+    pub(super) async fn run(&self, global: &Global) -> Result<()> {
+        let shop = Shop::reach_existing(global).await?;
+        let found = shop.with(async |shop| shop.run_status(&self.id).await).await?;
+        if global.json {
+            return output::print_json(&found);
+        }
+        if found["found"] != true {
+            eprintln!("Nothing is known of {}: it never was, or was forgotten since.", self.id);
+            return Ok(());
+        }
+        output::print(&lines(&[
+            ("run", text(&found["runId"])),
+            ("pool", text(&found["pool"])),
+            ("function", text(&found["function"])),
+            ("state", text(&found["state"])),
+            ("attempts", text(&found["attemptCount"])),
+            ("last error", text(&found["lastError"])),
+            ("context", text(&found["context"])),
+            ("enqueued", moment(&found["enqueuedAt"])),
+            ("ended", moment(&found["endedAt"])),
+        ]))
+    }
 }
 
 impl Run {

@@ -6,7 +6,9 @@ use crate::output::json;
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
 use crate::workshop;
-use mainstay::work::{Error, Functions, LetterFilter, LetterStatus, NewWork, RunOptions, Work};
+use mainstay::work::{
+    Error, Functions, LetterFilter, LetterStatus, ListQuery, Native, NewWork, RunOptions, Work,
+};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -78,28 +80,80 @@ impl Shop {
 
     pub(super) async fn pending(&self, pool: &str, limit: usize) -> Result<Value> {
         match self {
-            Self::Store(work) => Ok(json!({ "work": work.pending(pool, limit).await? })),
-            Self::Server(server) => server.get(&format!("/v1/pools/{}/work?limit={limit}", segment(pool))),
+            Self::Store(work) => Ok(json!({ "work": work.upcoming(pool, limit).await? })),
+            Self::Server(server) => {
+                server.get(&format!("{}/pools/{}/work?limit={limit}", area(server), segment(pool)))
+            }
+        }
+    }
+
+    pub(super) async fn list(&self, wanted: &Wanted) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json(&work.list(wanted.query(), wanted.limit).await?)),
+            Self::Server(server) => server.get(&format!("/admin/work?{}", wanted.parameters())),
+        }
+    }
+
+    pub(super) async fn keys(&self, pool: &str, after: Option<&str>, limit: usize) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json(&work.keys(pool, after, limit).await?)),
+            Self::Server(server) => {
+                let cursor = after.map(|after| format!("&cursor={}", segment(after))).unwrap_or_default();
+                server.get(&format!("/admin/pools/{}/keys?limit={limit}{cursor}", segment(pool)))
+            }
+        }
+    }
+
+    pub(super) async fn run_status(&self, id: &str) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(match work.status(id).await? {
+                None => json!({ "found": false }),
+                Some(status) => json!({
+                    "found": true,
+                    "runId": status.work_id,
+                    "pool": status.pool,
+                    "function": status.function,
+                    "state": status.state,
+                    "native": status.native,
+                    "attemptCount": status.attempts,
+                    "lastError": status.last_error,
+                    "context": status.context,
+                    "enqueuedAt": status.enqueued_at,
+                    "dueAt": status.due_at,
+                    "endedAt": status.ended_at,
+                }),
+            }),
+            Self::Server(server) => server.get(&format!("/admin/runs/{}", segment(id))),
+        }
+    }
+
+    pub(super) async fn run_now(&self, id: &str) -> Result<Value> {
+        match self {
+            Self::Store(work) => Ok(json!({ "workId": id, "starts": work.run_now(id).await? })),
+            Self::Server(server) => server.post(&format!("/admin/work/{}/run-now", segment(id)), &json!({})),
         }
     }
 
     pub(super) async fn show(&self, id: &str) -> Result<Value> {
         match self {
             Self::Store(work) => {
-                let status = work.status(id).await?;
-                let mut found = json!({ "found": status.is_some() });
-                if let (Some(status), Some(found)) = (status, found.as_object_mut()) {
-                    found.extend(json(&status).as_object().cloned().unwrap_or_default());
+                let details = work.details(id).await?;
+                let mut found = json!({ "found": details.is_some() });
+                if let (Some(details), Some(found)) = (details, found.as_object_mut()) {
+                    found.extend(json(&details).as_object().cloned().unwrap_or_default());
                 }
                 Ok(found)
             }
-            Self::Server(server) => server.get(&format!("/v1/work/{}", segment(id))),
+            Self::Server(server) => server.get(&format!("{}/work/{}", area(server), segment(id))),
         }
     }
 
     pub(super) async fn cancel(&self, id: &str) -> Result<Value> {
         match self {
             Self::Store(work) => Ok(json!({ "workId": id, "canceled": work.cancel(id).await? })),
+            Self::Server(server) if server.has_token() => {
+                server.post(&format!("/admin/work/{}/cancel", segment(id)), &json!({}))
+            }
             Self::Server(server) => server.delete(&format!("/v1/work/{}", segment(id))),
         }
     }
@@ -107,14 +161,14 @@ impl Shop {
     pub(super) async fn pools(&self) -> Result<Value> {
         match self {
             Self::Store(work) => Ok(json!({ "pools": work.pools().await? })),
-            Self::Server(server) => server.get("/v1/pools"),
+            Self::Server(server) => server.get(&format!("{}/pools", area(server))),
         }
     }
 
     pub(super) async fn pool(&self, pool: &str) -> Result<Value> {
         match self {
             Self::Store(work) => Ok(json(&work.pool_status(pool).await?)),
-            Self::Server(server) => server.get(&format!("/v1/pools/{}", segment(pool))),
+            Self::Server(server) => server.get(&format!("{}/pools/{}", area(server), segment(pool))),
         }
     }
 
@@ -126,7 +180,7 @@ impl Shop {
             }
             Self::Server(server) => {
                 let verb = if is_paused { "pause" } else { "resume" };
-                server.post(&format!("/v1/pools/{}/{verb}", segment(pool)), &json!({}))
+                server.post(&format!("{}/pools/{}/{verb}", area(server), segment(pool)), &json!({}))
             }
         }
     }
@@ -192,8 +246,8 @@ impl Shop {
 
     pub(super) async fn retry_letter(&self, id: &str) -> Result<Value> {
         match self {
-            Self::Store(work) => Ok(json!({ "workId": id, "retriedAs": work.retry_letter(id).await? })),
-            Self::Server(server) => server.post(&format!("/admin/letters/{}/retry", segment(id)), &json!({})),
+            Self::Store(work) => Ok(json!({ "workId": id, "retriedAs": work.retry_failed(id).await? })),
+            Self::Server(server) => server.post(&format!("/admin/work/{}/retry", segment(id)), &json!({})),
         }
     }
 
@@ -227,6 +281,59 @@ impl Shop {
                 server.post(&format!("/admin/letters/{}/ignore", segment(id)), &json!({}))
             }
         }
+    }
+}
+
+/// Whoever shows a token asks as an operator does, and is written down; without one there is what is open to this machine.
+fn area(server: &Remote) -> &'static str {
+    if server.has_token() { "/admin" } else { "/v1" }
+}
+
+/// Which items, and from where on.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) pool: Option<String>,
+    pub(super) state: Option<String>,
+    pub(super) function: Option<String>,
+    pub(super) key: Option<String>,
+    pub(super) correlation: Option<String>,
+    pub(super) is_oldest_first: bool,
+    pub(super) limit: usize,
+    pub(super) cursor: Option<String>,
+}
+
+impl Wanted {
+    fn query(&self) -> ListQuery {
+        ListQuery {
+            pool: self.pool.clone(),
+            states: self.state.as_deref().and_then(Native::named).unwrap_or_default(),
+            function: self.function.clone(),
+            key: self.key.clone(),
+            correlation_id: self.correlation.clone(),
+            is_oldest_first: self.is_oldest_first,
+            after: self.cursor.clone(),
+        }
+    }
+
+    fn parameters(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(format!("limit={}", self.limit));
+        if self.is_oldest_first {
+            query.append_pair("order", "oldest");
+        }
+        let given = [
+            ("pool", &self.pool),
+            ("state", &self.state),
+            ("function", &self.function),
+            ("key", &self.key),
+            ("correlationId", &self.correlation),
+            ("cursor", &self.cursor),
+        ];
+        for (name, value) in given {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        query.finish()
     }
 }
 

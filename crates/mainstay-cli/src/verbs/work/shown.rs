@@ -34,7 +34,11 @@ pub(super) fn item(item: &Value) -> String {
         ("state", format!("{} ({})", text(&item["state"]), text(&item["native"]))),
         ("attempts", text(&item["attempts"])),
         ("key", text(&item["key"])),
+        ("args", text(item.get("args").unwrap_or(&Value::Null))),
         ("context", text(&item["context"])),
+        ("correlated", text(item.get("correlationId").unwrap_or(&Value::Null))),
+        ("retry of", text(item.get("retryOf").unwrap_or(&Value::Null))),
+        ("retried as", text(item.get("retriedAs").unwrap_or(&Value::Null))),
         ("enqueued", moment(&item["enqueuedAt"])),
         ("due", moment(&item["dueAt"])),
         ("ended", moment(&item["endedAt"])),
@@ -59,6 +63,21 @@ pub(super) fn pools(pools: &[Value]) -> String {
     };
     let rows: Vec<_> = pools.iter().map(row).collect();
     table(["POOL", "PENDING", "RUNNING", "AT ONCE", "OLDEST", "STARTED/S", "ENDED/S", "PAUSED"], &rows)
+}
+
+pub(super) fn keys(keys: &[Value]) -> String {
+    let row = |key: &Value| {
+        [
+            short(&key["key"], LONGEST),
+            text(&key["depth"]),
+            if key["isRunning"] == true { "yes" } else { "-" }.to_owned(),
+            text(&key["front"]["workId"]),
+            text(&key["front"]["function"]),
+            moment(&key["oldestAt"]),
+        ]
+    };
+    let rows: Vec<_> = keys.iter().map(row).collect();
+    table(["KEY", "DEPTH", "RUNS", "IN FRONT", "FUNCTION", "OLDEST"], &rows)
 }
 
 pub(super) fn crons(crons: &[Value]) -> String {
