@@ -29,11 +29,11 @@ pub(in super::super) fn span(ms: i64) -> String {
     const DAY: i64 = 24 * HOUR;
     match ms {
         ..SECOND => format!("{ms} ms"),
-        ..10_000 => format!("{:.1} s", ms as f64 / 1_000.0),
-        ..MINUTE => format!("{} s", ms / SECOND),
-        ..HOUR => format!("{} min {} s", ms / MINUTE, ms % MINUTE / SECOND),
-        ..DAY => format!("{} h {} min", ms / HOUR, ms % HOUR / MINUTE),
-        _ => format!("{} d {} h", ms / DAY, ms % DAY / HOUR),
+        SECOND..10_000 => format!("{:.1} s", ms as f64 / 1_000.0),
+        10_000..MINUTE => format!("{} s", ms / SECOND),
+        MINUTE..HOUR => format!("{} min {} s", ms / MINUTE, ms % MINUTE / SECOND),
+        HOUR..DAY => format!("{} h {} min", ms / HOUR, ms % HOUR / MINUTE),
+        DAY.. => format!("{} d {} h", ms / DAY, ms % DAY / HOUR),
     }
 }
 

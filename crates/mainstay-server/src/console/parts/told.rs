@@ -44,7 +44,7 @@ pub(in super::super) fn count(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut told = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             told.push('\u{202f}');
         }
         told.push(digit);
