@@ -69,6 +69,9 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The demo has ended, and not everything that it claims holds.
+    #[error("the demo did not show what it claims: {0}")]
+    Unproven(String),
     /// A file or stream of this program's own failed.
     #[error("{what}: {source}")]
     Io {
@@ -138,6 +141,7 @@ impl Error {
             Self::Flows(error) => vec![finding(error.entry(), error.to_string())],
             Self::Problems(_) => vec![finding(&PROBLEMS_FOUND, self.to_string())],
             Self::AuditBroken { .. } => vec![finding(&AUDIT_BROKEN, self.to_string())],
+            Self::Unproven(_) => vec![finding(&DEMO_UNPROVEN, self.to_string())],
             Self::Io { .. } => vec![finding(&IO_FAILED, self.to_string())],
             Self::ReferenceStale(_) => vec![finding(&REFERENCE_STALE, self.to_string())],
         }
@@ -184,6 +188,9 @@ mainstay::core::codes! {
     AUDIT_BROKEN "CLI_AUDIT_BROKEN" 500 false
         "The audit was followed from its beginning, and an entry is not as it was written."
         "Somebody has changed the database by hand. Compare it with a backup, and find out who had access.";
+    DEMO_UNPROVEN "CLI_DEMO_UNPROVEN" 500 false
+        "The demo has ended, and not everything that it claims was to be seen."
+        "Let it run for longer: a cycle of the provider takes 40 seconds. If a payment is missing or there twice, please report it.";
     REFERENCE_STALE "CLI_REFERENCE_STALE" 500 false
         "Generated pages under docs/ differ from what this program would generate."
         "Run `mainstay reference` in the repository's root and commit what it writes.";

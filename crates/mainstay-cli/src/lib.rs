@@ -8,6 +8,7 @@
 //! - `log`: what is told while a verb runs
 //! - `reach`, `remote`: the store, or the server that holds it
 //! - `workshop`: the rooms of a store, as the configuration has them
+//! - `signals`: when the process is told to stop
 //! - `reference`: the pages under docs/ that are generated
 //! - `output`, `shown`, `error`: what a person or a program gets to see
 
@@ -22,6 +23,7 @@ mod reach;
 mod reference;
 mod remote;
 mod shown;
+mod signals;
 mod verbs;
 mod workshop;
 

@@ -23,6 +23,8 @@ pub(crate) enum Level {
     Report,
     Warn,
     Error,
+    /// Nothing is told.
+    Off,
 }
 
 impl Level {

@@ -158,9 +158,11 @@ impl Options {
         Self { migrate, ..self }
     }
 
-    /// The schema that a part of the program needs.
+    /// The schema that a part of the program needs. What several parts need is taken once.
     pub fn component(mut self, component: Component) -> Self {
-        self.components.push(component);
+        if self.components.iter().all(|other| other.name != component.name) {
+            self.components.push(component);
+        }
         self
     }
 

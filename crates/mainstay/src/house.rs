@@ -11,7 +11,10 @@ use mainstay_flows::delivery::intents::{Intents, Operations};
 use mainstay_flows::delivery::outbox::Outbox;
 use mainstay_flows::delivery::publications::{Publisher, Targets};
 use mainstay_flows::projections::{Projecting, Projections, Registry};
+use mainstay_guards::circuits::{self, Circuits, Settings};
+use mainstay_guards::limits::store::{self as limits, Limits};
 use mainstay_store::{Options, Store};
+use mainstay_work::http::HttpFunction;
 use mainstay_work::{Engine, Functions, Pool, Work};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +22,17 @@ use std::time::Duration;
 /// How durable appends are tried again unless an application says otherwise: as their pool does (item 271).
 const APPEND_RETRIES: Retries = Retries { max_retries: 5, initial_backoff_ms: 100, base: 2.0 };
 
-/// What an application brings: its commands, its projections, its targets, its functions, its outboxes, its pools.
+/// What an application brings: its commands, its projections, its targets, its functions, its circuits, its outboxes, its
+/// pools.
 pub struct Builder {
     options: Options,
     commands: Commands,
     projections: Registry,
     targets: Targets,
     functions: Functions,
+    endpoints: Vec<(String, HttpFunction)>,
+    circuits: Vec<(String, Settings)>,
+    behind: Vec<(String, String)>,
     outboxes: Vec<Outbox>,
     operations: Operations,
     append_retries: Retries,
@@ -53,6 +60,24 @@ impl Builder {
     /// The functions that this process carries out.
     pub fn functions(self, functions: Functions) -> Self {
         Self { functions, ..self }
+    }
+
+    /// A function that an endpoint elsewhere carries out.
+    pub fn http(mut self, function: impl Into<String>, endpoint: HttpFunction) -> Self {
+        self.endpoints.push((function.into(), endpoint));
+        self
+    }
+
+    /// How a circuit is set, on all nodes.
+    pub fn circuit(mut self, name: impl Into<String>, settings: Settings) -> Self {
+        self.circuits.push((name.into(), settings));
+        self
+    }
+
+    /// Puts a circuit before a function: while it is open, its items wait and spend no attempts.
+    pub fn behind(mut self, function: impl Into<String>, circuit: impl Into<String>) -> Self {
+        self.behind.push((function.into(), circuit.into()));
+        self
     }
 
     /// What turns the ends of actions into events.
@@ -97,10 +122,24 @@ impl Builder {
             mainstay_flows::delivery::intents::COMPONENT,
             mainstay_flows::delivery::publications::COMPONENT,
             dead_letters::COMPONENT,
+            circuits::COMPONENT,
+            limits::COMPONENT,
         ];
         let store = components.into_iter().fold(self.options, Options::component).open().await?;
         let log = Log::open(&store).await?;
-        let functions = self.projections.functions(self.commands.functions(self.functions));
+        let circuits = Circuits::open(&store).await.map_err(guards)?;
+        for (name, settings) in self.circuits {
+            circuits.define(&name, settings).await.map_err(guards)?;
+        }
+        let limits = Limits::open(store.clone()).await.map_err(guards)?;
+        let endpoints = self.endpoints.into_iter();
+        let mut functions =
+            endpoints.fold(self.functions, |all, (name, endpoint)| all.http(name, endpoint, &store));
+        for (function, circuit) in self.behind {
+            functions = functions.behind(function, Arc::new(circuits.circuit(&circuit).map_err(guards)?));
+        }
+        let functions = functions.tell_circuits(&circuits);
+        let functions = self.projections.functions(self.commands.functions(functions));
         let functions = self.targets.functions(functions);
         let functions = self.outboxes.into_iter().fold(functions, |all, outbox| outbox.functions(all, &log));
         let (functions, intents) = self.operations.functions(appends::functions(functions, &log));
@@ -125,6 +164,8 @@ impl Builder {
             intents,
             publisher,
             letters,
+            circuits,
+            limits,
         });
         // Before anything runs that may ask for it.
         self.handle.lead_to(&rooms)?;
@@ -132,6 +173,11 @@ impl Builder {
         let projecting = rooms.projections.start();
         Ok(Mainstay { rooms, engine, projecting })
     }
+}
+
+/// What the guards refuse, as the rest of the house says it.
+fn guards(error: mainstay_guards::Error) -> mainstay_flows::Error {
+    mainstay_store::Error::from(error).into()
 }
 
 /// What is in a store, opened.
@@ -145,6 +191,8 @@ pub(crate) struct Rooms {
     pub(crate) intents: Intents,
     pub(crate) publisher: Publisher,
     pub(crate) letters: DeadLetters,
+    pub(crate) circuits: Circuits,
+    pub(crate) limits: Limits,
 }
 
 /// A store with everything that is in it, at work in this process.
@@ -168,6 +216,9 @@ impl Mainstay {
             projections: Registry::new(),
             targets: Targets::none(),
             functions: Functions::new(),
+            endpoints: Vec::new(),
+            circuits: Vec::new(),
+            behind: Vec::new(),
             outboxes: Vec::new(),
             operations: Operations::new(),
             append_retries: APPEND_RETRIES,
@@ -231,6 +282,16 @@ impl Mainstay {
     /// Everything that failed for good, and what is done about it.
     pub fn dead_letters(&self) -> &DeadLetters {
         &self.rooms.letters
+    }
+
+    /// What stands before calls to services that may not be well.
+    pub fn circuits(&self) -> &Circuits {
+        &self.rooms.circuits
+    }
+
+    /// The limits that have names.
+    pub fn limits(&self) -> &Limits {
+        &self.rooms.limits
     }
 
     /// Who carries work out.

@@ -4,6 +4,7 @@ use crate::integration::{self, ORDER_INTEGRATION};
 use crate::inventory::{self, Products, Reservations};
 use crate::notifications::Notifications;
 use crate::orders::Orders;
+use crate::payments::{PaymentProvider, Payments};
 use crate::{processes, projections};
 use mainstay::flows::Result;
 use mainstay::flows::commands::{Command, Commands, Dispatched};
@@ -15,6 +16,15 @@ use mainstay::{Handle, Mainstay};
 use serde::Serialize;
 use std::time::Duration;
 
+/// Services beside the application.
+#[derive(Default)]
+pub struct Neighbours {
+    /// Who tells customers of their orders; nobody does unless given.
+    pub notifications: Option<Webhook>,
+    /// Who moves the money. Where somebody does, a submitted order is fulfilled by itself.
+    pub payments: Option<PaymentProvider>,
+}
+
 /// The application, at work in this process.
 pub struct OrderManagement {
     mainstay: Mainstay,
@@ -23,25 +33,36 @@ pub struct OrderManagement {
 impl OrderManagement {
     /// Opens the store with these options, and begins to work on it.
     pub async fn open(options: Options) -> Result<Self> {
-        Self::open_beside(options, None).await
+        Self::open_among(options, Neighbours::default()).await
     }
 
     /// The same beside a service of notifications, which is told of orders.
     pub async fn open_beside(options: Options, notifications: Option<Webhook>) -> Result<Self> {
+        Self::open_among(options, Neighbours { notifications, ..Neighbours::default() }).await
+    }
+
+    /// The same among services of others.
+    pub async fn open_among(options: Options, neighbours: Neighbours) -> Result<Self> {
         let handle = Handle::new();
-        let (targets, forwarding) = integration::publishing(notifications);
-        let commands =
-            Commands::new().decider(Orders).decider(Products).decider(Reservations).decider(Notifications);
-        let mainstay =
-            Mainstay::with(options.component(processes::COMPONENT).component(inventory::COMPONENT))
-                .commands(commands)
-                .projections(processes::all(projections::all(Registry::new()), &handle).with(forwarding))
-                .targets(targets)
-                .functions(processes::functions(Functions::new(), &handle))
-                .pool(processes::pool())
-                .handle(handle)
-                .start()
-                .await?;
+        let (targets, forwarding) = integration::publishing(neighbours.notifications);
+        let commands = Commands::new().decider(Orders).decider(Products).decider(Reservations);
+        let commands = commands.decider(Notifications).decider(Payments);
+        let mut followers = processes::all(projections::all(Registry::new()), &handle).with(forwarding);
+        if neighbours.payments.is_some() {
+            followers = processes::fulfilment(followers, &handle);
+        }
+        let options = options.component(processes::COMPONENT).component(inventory::COMPONENT);
+        let mut house = Mainstay::with(options)
+            .commands(commands)
+            .projections(followers)
+            .targets(targets)
+            .functions(processes::functions(Functions::new(), &handle))
+            .pool(processes::pool())
+            .handle(handle);
+        if let Some(provider) = neighbours.payments {
+            house = processes::provider(house, provider);
+        }
+        let mainstay = house.start().await?;
         mainstay.work().cron(processes::cron()?).await?;
         Ok(Self { mainstay })
     }

@@ -3,6 +3,7 @@
 //! - [`orders`]: an order is drafted, submitted and confirmed, or cancelled
 //! - [`inventory`]: products have stock, of which orders reserve some of several products or of none
 //! - [`notifications`]: what customers are told
+//! - [`payments`]: what an order costs, and the provider that moves the money
 //! - [`projections`]: what is read
 //! - [`processes`]: what follows from what has happened
 //! - [`integration`]: what other contexts hear of orders
@@ -14,7 +15,8 @@ pub mod integration;
 pub mod inventory;
 pub mod notifications;
 pub mod orders;
+pub mod payments;
 pub mod processes;
 pub mod projections;
 
-pub use app::OrderManagement;
+pub use app::{Neighbours, OrderManagement};

@@ -1,42 +1,31 @@
-//! What `mainstay demo` does: small experiments on a real store, whose figures are then told.
+//! What `mainstay demo` does: a shop at work, whose provider of payments is not always well.
 //!
-//! - `facts`: what came out
-//! - `chapters`: the experiments on the store
-//! - `guards`: the experiments on guards
-//! - `log`: the experiments on the log
-//! - `work`: the experiments on work
-//! - `story`: the telling
+//! - `schedule`: when the provider is well, slow and down
+//! - `provider`: the provider, a server with books of its own
+//! - `traffic`: customers
+//! - `operator`: somebody who minds the shop
+//! - `stage`: all of it, and the server with its console
+//! - `tally`, `look`, `health`: what can be seen of it
+//! - `changes`: what has changed between two looks, in words
+//! - `play`: lets it run, and tells what happens
+//! - `screen`, `tour`: how a person is told
+//! - `proof`: what is claimed, held against the log and the books
+//! - `experiments`: what `mainstay demo --facts` does instead
 
-mod chapters;
-mod facts;
-mod guards;
-mod log;
-mod story;
-mod work;
+mod changes;
+pub(crate) mod experiments;
+mod health;
+mod look;
+mod operator;
+mod play;
+mod proof;
+mod provider;
+mod schedule;
+mod screen;
+mod stage;
+mod tally;
+mod tour;
+mod traffic;
 
-pub(crate) use facts::Facts;
-pub(crate) use story::tell;
-
-use crate::Result;
-use mainstay::prelude::*;
-use std::time::Duration;
-
-/// Runs the experiments on the store that `options` name, and those on the log, work and guards in the store that `aside`
-/// names: what is in a log stays there, so that is nobody's own.
-pub(crate) async fn play(options: Options, aside: Options) -> Result<Facts> {
-    let log = log::play(aside.clone()).await?;
-    let work = work::play(aside.clone()).await?;
-    let guards = guards::play(aside).await?;
-    let store = options.clone().open().await?;
-    let played = chapters::play(&store, options, (log, work, guards)).await;
-    // Whatever happened, nothing of the demo stays; its own failure is worth more than that of the cleaning up.
-    let cleaned = chapters::clean_up(&store).await;
-    store.close().await;
-    let facts = played?;
-    cleaned?;
-    Ok(facts)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
+pub(crate) use play::{Plan, Until, play};
+pub(crate) use screen::Kind as ScreenKind;

@@ -72,7 +72,7 @@ impl Verb {
     pub(crate) fn loudness(&self) -> Level {
         match self {
             Self::Serve(_) => Level::Report,
-            Self::Demo(_) => Level::Error,
+            Self::Demo(_) => Level::Off,
             _ => Level::Warn,
         }
     }

@@ -2,14 +2,12 @@
 
 use crate::arguments::Global;
 use crate::config::{self, Config, Setting};
-use crate::{Error, Result, output, workshop};
+use crate::{Result, output, signals, workshop};
 use clap::Args;
 use mainstay::store::Store;
 use mainstay_server::{Routes, Server, Stopped, Tokens};
 use serde::Serialize;
 use std::future::Future;
-use std::io;
-use std::time::Duration;
 
 /// Serve the HTTP API, and carry out work
 ///
@@ -40,7 +38,7 @@ impl Serve {
         let config = global.load_with(self.flags())?;
         let options = config::server::options(&config)?.configuration(super::config::to_json(&config));
         // From the first moment, so that nobody who starts and stops us at once is ignored.
-        let stop = told_to_stop()?;
+        let stop = signals::told_to_stop()?;
         let store = config::store::options(&config).open().await?;
         let ended = serve(&config, options, &store, global.json, stop).await;
         store.close().await;
@@ -138,44 +136,6 @@ fn farewell(abandoned: usize) -> String {
         1 => "Stopped; 1 connection was not done in time.".to_owned(),
         several => format!("Stopped; {several} connections were not done in time."),
     }
-}
-
-/// Some programs that stop others send the signal twice in a row; a person takes longer to lose patience.
-const SAME_SIGNAL: Duration = Duration::from_millis(500);
-
-/// Ready when the process is told to stop. Told again, the process ends at once.
-fn told_to_stop() -> Result<impl Future<Output = ()>> {
-    let first = signal().map_err(|source| Error::Io { what: "signals".to_owned(), source })?;
-    Ok(async {
-        first.await;
-        eprintln!("Stopping; once more to end at once.");
-        tokio::spawn(async {
-            tokio::time::sleep(SAME_SIGNAL).await;
-            if let Ok(second) = signal() {
-                second.await;
-                std::process::exit(1);
-            }
-        });
-    })
-}
-
-/// Ready at the next SIGTERM or SIGINT from now on.
-#[cfg(unix)]
-fn signal() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-/// Ready at the next Ctrl-C from now on.
-#[cfg(not(unix))]
-fn signal() -> io::Result<impl Future<Output = ()>> {
-    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }
 
 #[cfg(test)]

@@ -74,6 +74,16 @@ fn files(place: &Place) -> Option<Vec<String>> {
 }
 
 #[test]
+fn a_component_that_several_parts_need_is_taken_once() {
+    for_each_lasting_store(async |place| {
+        let options = place.options().component(SECOND).component(SECOND);
+        let (store, report) = options.open_reporting().await.unwrap();
+        assert_eq!(of_notes(&report.applied), ["create_notes", "add_text"]);
+        store.close().await;
+    });
+}
+
+#[test]
 fn steps_are_applied_once_and_reported() {
     for_each_lasting_store(async |place| {
         let (store, report) = place.options().component(SECOND).open_reporting().await.unwrap();

@@ -3,6 +3,7 @@
 use super::POOL;
 use mainstay::Handle;
 use mainstay::core::failure::Failure;
+use mainstay::core::trace::TraceContext;
 use mainstay::events::Event;
 use mainstay::flows::Error;
 use mainstay::flows::commands::Command;
@@ -32,15 +33,40 @@ pub(super) fn want(
     (process, event, key): (&str, &Event, &str),
     command: Command,
 ) -> mainstay::store::Result<()> {
+    want_because(handle, tx, (process, &Cause::of(event), key), event.trace(), command)
+}
+
+/// What something is wanted because of, for what happens outside of the log in between.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Cause {
+    event_id: String,
+    correlation_id: String,
+}
+
+impl Cause {
+    pub(super) fn of(event: &Event) -> Self {
+        Self { event_id: event.id().to_owned(), correlation_id: event.correlation_id().to_owned() }
+    }
+}
+
+/// As [`want`], where the event itself is not at hand any more.
+pub(super) fn want_because(
+    handle: &Handle,
+    tx: &Tx,
+    (process, cause, key): (&str, &Cause, &str),
+    trace: Option<TraceContext>,
+    command: Command,
+) -> mainstay::store::Result<()> {
     let wanted = Wanted {
         command_type: command.command_type,
         payload: command.payload,
-        command_id: format!("{process}:{}:{key}", event.id()),
-        correlation_id: event.correlation_id().to_owned(),
-        causation_id: event.id().to_owned(),
+        command_id: format!("{process}:{}:{key}", cause.event_id),
+        correlation_id: cause.correlation_id.clone(),
+        causation_id: cause.event_id.clone(),
     };
-    let mut item = NewWork::new(POOL, DISPATCH, &wanted)?.key(key);
-    if let Some(trace) = event.trace() {
+    let mut item = NewWork::new(POOL, DISPATCH, &wanted)?.key(key).correlated(&wanted.correlation_id);
+    if let Some(trace) = trace {
         item = item.trace(trace);
     }
     Ok(handle.enqueue_in(tx, [item])?)

@@ -4,6 +4,7 @@
 mod app;
 mod notifications;
 mod orders;
+mod payments;
 mod products;
 mod reservations;
 mod together;

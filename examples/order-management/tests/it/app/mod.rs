@@ -2,6 +2,7 @@
 
 mod expiry;
 mod fold;
+mod fulfilment;
 mod integration;
 mod poison;
 mod rebuild;

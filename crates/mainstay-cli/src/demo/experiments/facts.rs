@@ -1,6 +1,6 @@
 //! What the experiments of the demo found out. With `--json` this is the answer.
 
-use super::{guards, log, work};
+use super::log;
 use serde::Serialize;
 
 /// Everything that was found out.
@@ -13,10 +13,6 @@ pub(crate) struct Facts {
     pub(crate) durability: String,
     /// What the log did.
     pub(crate) log: log::Facts,
-    /// What became of work.
-    pub(crate) work: work::Facts,
-    /// What the guards let through.
-    pub(crate) guards: guards::Facts,
     /// Transactions one after another.
     pub(crate) one_by_one: Round,
     /// The same transactions all at once.

@@ -1,7 +1,7 @@
 //! The experiments on the store.
 
 use super::facts::{Culprits, Facts, Refusal, Round, Wakeup};
-use super::{guards, log, micros, work};
+use super::{log, micros};
 use mainstay::core::measure::HistogramSnapshot;
 use mainstay::prelude::*;
 use mainstay::store::Topic;
@@ -22,11 +22,7 @@ const INSERT: &str = "INSERT INTO mainstay_demo (chapter, caller) VALUES ($1, $2
 const COUNT: &str = "SELECT count(*) FROM mainstay_demo WHERE chapter = $1";
 const DROP: &str = "DROP TABLE IF EXISTS mainstay_demo";
 
-pub(super) async fn play(
-    store: &Store,
-    options: Options,
-    (log, work, guards): (log::Facts, work::Facts, guards::Facts),
-) -> Result<Facts> {
+pub(super) async fn play(store: &Store, options: Options, log: log::Facts) -> Result<Facts> {
     // A demo that was killed may have left its table.
     clean_up(store).await?;
     store.transact(async |tx| tx.execute(CREATE, &[]).await).await?;
@@ -34,8 +30,6 @@ pub(super) async fn play(
         store: store.location().to_string(),
         durability: store.durability().await?,
         log,
-        work,
-        guards,
         one_by_one: one_by_one(store).await?,
         together: together(store).await?,
         with_culprits: with_culprits(store).await?,

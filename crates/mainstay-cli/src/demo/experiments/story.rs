@@ -1,7 +1,7 @@
 //! Tells what the experiments of the demo found out.
 
 use super::facts::{Facts, Refusal, Round};
-use super::{guards, log, work};
+use super::log;
 
 /// The story, with bold headings or plain ones.
 pub(crate) fn tell(facts: &Facts, is_bold: bool) -> String {
@@ -12,11 +12,9 @@ pub(crate) fn tell(facts: &Facts, is_bold: bool) -> String {
         ("A wake-up follows the commit", wakeup(facts)),
         ("A SQLite file has one owner", owner(facts)),
     ];
-    let of_the_rooms = log::tell(&facts.log).into_iter().chain(work::tell(&facts.work));
-    let chapters = of_the_rooms.chain(guards::tell(&facts.guards)).chain(of_the_store);
-    let chapters = (1..).zip(chapters);
+    let chapters = (1..).zip(log::tell(&facts.log).into_iter().chain(of_the_store));
     let chapters = chapters.map(|(number, (title, text))| (format!("{number}. {title}"), text));
-    let all = std::iter::once(("Mainstay, what is there so far".to_owned(), opening(facts)))
+    let all = std::iter::once(("Mainstay, what it stands on".to_owned(), opening(facts)))
         .chain(chapters)
         .chain([("What comes next".to_owned(), NEXT.to_owned())]);
     let all = all.map(|(title, text)| format!("{}\n{}", heading(&title), indented(&text)));
@@ -105,8 +103,8 @@ pub(super) fn time(micros: u64) -> String {
 }
 
 const NEXT: &str = "\
-This is the ground, the ledger, the workshop and the guards: one store, one kind of transaction, one log of events, work,
-limits and circuits. Commands and read models of an application in Rust stand on them. To go on:
+This is the ground and the ledger: one store, one kind of transaction, one log of events. To go on:
+  mainstay demo                    an application on it, at work
   README.md                        what Mainstay is, the library, and the server with curl
   docs/concepts/events.md          the log: conditions, conflicts, reading, following
   docs/concepts/commands.md        commands: deciders, dispatch, decisions that were overtaken
@@ -121,9 +119,7 @@ limits and circuits. Commands and read models of an application in Rust stand on
 #[cfg(test)]
 mod tests {
     use super::super::facts::{Culprits, Wakeup};
-    use super::super::guards::{Outage, Rush};
     use super::super::log::{Done, LastLamp, Payment, RowAndEvent, Seen};
-    use super::super::work::{Attempt, Letter, Parcels};
     use super::*;
     use mainstay::events::Status;
 
@@ -174,34 +170,6 @@ mod tests {
         }
     }
 
-    fn orders() -> work::Facts {
-        let attempt = |number, after_us, failed: Option<&str>| Attempt {
-            number,
-            after_us,
-            failed: failed.map(str::to_owned),
-        };
-        let away = Some("the payment provider is away");
-        work::Facts {
-            payment: work::Payment {
-                attempts: vec![attempt(1, 900, away), attempt(2, 24_000, away), attempt(3, 71_000, None)],
-                result: "success".to_owned(),
-                rows: 1,
-            },
-            parcels: Parcels {
-                sent: [("ada".to_owned(), vec![1, 2]), ("bea".to_owned(), vec![1, 2])].into(),
-                at_once: 2,
-                at_once_of_one: 1,
-            },
-            letter: Letter {
-                function: "print_label".to_owned(),
-                args: "\"Nowhere Lane 1\"".to_owned(),
-                error: "no such street".to_owned(),
-                attempts: 1,
-                tried_again: "success".to_owned(),
-            },
-        }
-    }
-
     fn facts(store: &str, second_opening: Option<Refusal>) -> Facts {
         let round = |commits, elapsed_us| Round {
             transactions: 64,
@@ -213,18 +181,6 @@ mod tests {
             store: store.to_owned(),
             durability: "SQLite 3.54.0, WAL, synchronous=FULL (fsync on every commit)".to_owned(),
             log: lamps(),
-            work: orders(),
-            guards: guards::Facts {
-                rush: Rush { calls: 50, capacity: 10, allowed: 10, retry_after_ms: 5_990, commits: 1 },
-                outage: Outage {
-                    items: 12,
-                    calls_until_open: 3,
-                    calls_while_open: 0,
-                    waiting: 9,
-                    probes: 1,
-                    succeeded: 12,
-                },
-            },
             one_by_one: round(64, 102_400),
             together: round(3, 6_150),
             with_culprits: Culprits {
@@ -241,7 +197,7 @@ mod tests {
     fn the_story_of_a_file() {
         let refused = Refusal { code: "STORE_OWNED", message: "demo.db is held by process 7".to_owned() };
         insta::assert_snapshot!(tell(&facts("sqlite:demo.db", Some(refused)), false), @r#"
-            Mainstay, what is there so far
+            Mainstay, what it stands on
                store    sqlite:demo.db
                commits  SQLite 3.54.0, WAL, synchronous=FULL (fsync on every commit)
 
@@ -294,73 +250,32 @@ mod tests {
                    2  OrderPlaced           620 µs after its append was called
                    3  OrderPlaced           930 µs after its append was called
 
-            6. A call that fails is made again, and its end is told once
-               A payment is enqueued, with a mutation that is told its end. The provider is away at first:
-
-                 execution 1     900 µs after it was enqueued  the payment provider is away
-                 execution 2    24.0 ms after it was enqueued  the payment provider is away
-                 execution 3    71.0 ms after it was enqueued  done
-
-               The end and the mutation's row were committed together: success, 1 row.
-
-            7. One key, one at a time, in order
-               Parcels of three customers, enqueued in turns with the customer as their key. As they were sent:
-
-                 ada    1 2
-                 bea    1 2
-
-               Up to 2 were on their way at once, and never more than 1 of one customer.
-
-            8. What fails for good is kept
-               A label cannot be printed, and trying again would not help. A dead letter keeps what is needed:
-
-                 print_label "Nowhere Lane 1"
-                 no such street, after 1 execution
-
-               Somebody mends the cause and lets it be tried again: success.
-
-            9. A limit gives no more than there is
-               50 calls at the same moment want of one budget that has 10, and gets one more every 6 seconds:
-
-                 10 were allowed, and the others told to come back in 6.0 s
-
-               The budget is in the store: it outlives the process, and nodes share it. 50 decisions took 1 commit.
-
-            10. A service that is down is left alone
-               12 items of work are for a service that does not answer. They stand behind a circuit:
-
-                 3 calls failed, and the circuit opened
-                 0 calls were made while it was open; 9 items waited, and had spent no attempt
-                 1 call was let through when somebody had mended the service, to see whether it is well
-
-               It was, and 12 of 12 items were carried out.
-
-            11. Many callers at once
+            6. Many callers at once
                64 transactions one by one    64 commits   102.4 ms in all     1.6 ms a commit
                64 transactions all at once    3 commits     6.2 ms in all     2.0 ms a commit
 
                Those who wait for the writer share its next commit, 21 to a commit here:
                16.7 times as fast as one by one. A caller is answered after its commit, never before.
 
-            12. A culprit harms only itself
+            7. A culprit harms only itself
                64 transactions all at once; among them one that panics and one that waits for a timer.
 
                62 committed in 3 commits, and 62 rows are there. The two were told:
                  STORE_FOREIGN_AWAIT
                  the transaction awaited something other than its own Tx
 
-            13. A wake-up follows the commit
+            8. A wake-up follows the commit
                a transaction that was rolled back:  silence
                a transaction that committed:        woken 870 µs after the call
 
-            14. A SQLite file has one owner
+            9. A SQLite file has one owner
                A second opening of the store was told:
                  STORE_OWNED
                  demo.db is held by process 7
 
             What comes next
-               This is the ground, the ledger, the workshop and the guards: one store, one kind of transaction, one log of events, work,
-               limits and circuits. Commands and read models of an application in Rust stand on them. To go on:
+               This is the ground and the ledger: one store, one kind of transaction, one log of events. To go on:
+                 mainstay demo                    an application on it, at work
                  README.md                        what Mainstay is, the library, and the server with curl
                  docs/concepts/events.md          the log: conditions, conflicts, reading, following
                  docs/concepts/commands.md        commands: deciders, dispatch, decisions that were overtaken
@@ -379,7 +294,7 @@ mod tests {
         assert!(tell(&facts("sqlite::memory:", None), true).contains("another, empty store"));
         assert!(
             tell(&facts("sqlite::memory:", None), true)
-                .contains("\x1b[1m14. A SQLite file has one owner\x1b[0m")
+                .contains("\x1b[1m9. A SQLite file has one owner\x1b[0m")
         );
     }
 }

@@ -1,0 +1,274 @@
+//! The provider of payments: a server of its own at a port of its own, with books of its own, which is not always well.
+
+use super::schedule::{Schedule, Weather};
+use crate::{Error, Result};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::routing::post;
+use mainstay::store::migrations::{Component, Script, Step};
+use mainstay::store::{self, Options, Store, Tx, params};
+use order_management::payments::{Charge, Refund, Said};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// More than this is not charged.
+const LIMIT_CENTS: i64 = 1_000_000;
+/// While it is down, one of so many charges is made all the same, and only the answer gets lost.
+const LOSES_ONE_OF: u64 = 3;
+
+static COMPONENT: Component = Component { name: "payment_provider", steps: &[CREATE_BOOKS] };
+
+const CREATE_BOOKS: Step = Step { name: "create_books", script: Script::Both(&[BOOKS]), needs: 0 };
+
+const BOOKS: &str = "CREATE TABLE books (
+    payment_id TEXT COLLATE \"binary\" NOT NULL PRIMARY KEY,
+    amount_cents BIGINT NOT NULL,
+    is_refunded BIGINT NOT NULL)";
+
+const CHARGE: &str = "INSERT INTO books (payment_id, amount_cents, is_refunded) VALUES ($1, $2, 0) \
+                      ON CONFLICT DO NOTHING";
+const REFUND: &str = "UPDATE books SET is_refunded = 1 WHERE payment_id = $1";
+
+/// What a call comes to.
+type Outcome<T> = std::result::Result<T, StatusCode>;
+/// What is said to it.
+type Answer = ([(HeaderName, &'static str); 1], String);
+
+/// The provider, at work.
+pub(super) struct Provider {
+    desk: Arc<Desk>,
+    url: String,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+/// What those who answer have in common.
+struct Desk {
+    store: Store,
+    schedule: Schedule,
+    began: Instant,
+    is_calm: AtomicBool,
+    calls: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What an HTTP function is called with, as far as it matters here.
+#[derive(Deserialize)]
+struct Called<T> {
+    args: T,
+}
+
+/// A payment in the books.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Booked {
+    pub(super) amount_cents: i64,
+    pub(super) is_refunded: bool,
+}
+
+impl Provider {
+    /// Begins to answer at a free port of this machine.
+    pub(super) async fn start(options: Options, schedule: Schedule) -> Result<Self> {
+        Self::start_as_of(options, schedule, Instant::now()).await
+    }
+
+    /// The same as if it had begun at another time.
+    async fn start_as_of(options: Options, schedule: Schedule, began: Instant) -> Result<Self> {
+        let store = options.component(COMPONENT).open().await?;
+        let desk = Arc::new(Desk {
+            store,
+            schedule,
+            began,
+            is_calm: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        });
+        let (listener, url) = listen().await?;
+        let router = Router::new().route("/charges", post(charge)).route("/refunds", post(refund));
+        let serving = tokio::spawn(axum::serve(listener, router.with_state(desk.clone())).into_future());
+        Ok(Self { desk, url, serving })
+    }
+
+    /// Where it answers.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// How it is now.
+    pub(super) fn weather(&self) -> Weather {
+        self.desk.weather()
+    }
+
+    /// Lets it be well from now on.
+    pub(super) fn calm(&self) {
+        self.desk.is_calm.store(true, Ordering::Relaxed);
+    }
+
+    /// How often it was asked, and how often it failed.
+    pub(super) fn calls(&self) -> (u64, u64) {
+        (self.desk.calls.load(Ordering::Relaxed), self.desk.failed.load(Ordering::Relaxed))
+    }
+
+    /// What it has charged, by payment.
+    pub(super) async fn books(&self) -> Result<BTreeMap<String, Booked>> {
+        let read = async |tx: Tx| {
+            let rows = tx.query("SELECT payment_id, amount_cents, is_refunded FROM books", &[]).await?;
+            let booked = rows.iter().map(|row| {
+                let is_refunded = row.get::<i64>(2)? != 0;
+                Ok((row.get(0)?, Booked { amount_cents: row.get(1)?, is_refunded }))
+            });
+            booked.collect::<store::Result<_>>()
+        };
+        Ok(self.desk.store.read(read).await?)
+    }
+
+    /// Answers nobody any more.
+    pub(super) async fn stop(self) {
+        self.serving.abort();
+        self.desk.store.clone().close().await;
+    }
+}
+
+/// A free port of this machine, and its URL.
+pub(super) async fn listen() -> Result<(TcpListener, String)> {
+    let failed = |source| Error::Io { what: "a port of this machine".to_owned(), source };
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, format!("http://{address}")))
+}
+
+impl Desk {
+    fn weather(&self) -> Weather {
+        if self.is_calm.load(Ordering::Relaxed) {
+            return Weather::Well;
+        }
+        self.schedule.at(self.began.elapsed())
+    }
+
+    /// Counts a call, and does to it what the weather does. What is `Ok` is done; whether its answer gets lost.
+    async fn receive(&self) -> Outcome<bool> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.weather() {
+            Weather::Well => Ok(false),
+            Weather::Slow => {
+                tokio::time::sleep(self.schedule.slowness()).await;
+                Ok(false)
+            }
+            Weather::Down => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                if number.is_multiple_of(LOSES_ONE_OF) {
+                    Ok(true)
+                } else {
+                    Err(StatusCode::SERVICE_UNAVAILABLE)
+                }
+            }
+        }
+    }
+
+    async fn write(&self, sql: &'static str, charge: (String, Option<i64>)) -> Outcome<()> {
+        let write = async move |tx: Tx, (payment_id, amount): (String, Option<i64>)| match amount {
+            Some(amount) => tx.execute(sql, params![payment_id, amount]).await,
+            None => tx.execute(sql, params![payment_id]).await,
+        };
+        let written = self.store.transact_with(charge, write).await;
+        written.map(drop).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// The answer, unless it gets lost.
+fn answer(is_lost: bool, said: &Said) -> Outcome<Answer> {
+    let text = serde_json::to_string(said).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    if is_lost { Err(StatusCode::BAD_GATEWAY) } else { Ok(([(CONTENT_TYPE, "application/json")], text)) }
+}
+
+/// What is asked.
+fn asked<T: DeserializeOwned>(body: &str) -> Outcome<T> {
+    serde_json::from_str(body).map(|Called { args }| args).map_err(|_| StatusCode::UNPROCESSABLE_ENTITY)
+}
+
+/// Charges a payment, once however often it is asked.
+async fn charge(State(desk): State<Arc<Desk>>, body: String) -> Outcome<Answer> {
+    let Charge { payment_id, amount_cents, .. } = asked(&body)?;
+    let is_lost = desk.receive().await?;
+    if amount_cents > LIMIT_CENTS {
+        return answer(is_lost, &Said::Declined { reason: "more than the card has".to_owned() });
+    }
+    let receipt = format!("ch_{payment_id}");
+    desk.write(CHARGE, (payment_id, Some(amount_cents))).await?;
+    answer(is_lost, &Said::Done { receipt })
+}
+
+/// Gives a payment back, once however often it is asked.
+async fn refund(State(desk): State<Arc<Desk>>, body: String) -> Outcome<Answer> {
+    let Refund { payment_id, .. } = asked(&body)?;
+    let is_lost = desk.receive().await?;
+    let receipt = format!("re_{payment_id}");
+    desk.write(REFUND, (payment_id, None)).await?;
+    answer(is_lost, &Said::Done { receipt })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const CYCLE: Duration = Duration::from_secs(3_600);
+
+    /// A provider for which so many percent of a cycle are over.
+    async fn provider(percent: u32) -> Provider {
+        let began = Instant::now().checked_sub(CYCLE / 100 * percent).unwrap();
+        let options = Options::new("sqlite::memory:");
+        Provider::start_as_of(options, Schedule::new(CYCLE), began).await.unwrap()
+    }
+
+    /// Asks it: the status, and what it says.
+    async fn ask(provider: &Provider, path: &str, body: &'static str) -> (u16, String) {
+        let url = format!("{}/{path}", provider.url());
+        let ask = move || {
+            let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
+            let mut answer = agent.post(&url).send(body).unwrap();
+            (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+        };
+        tokio::task::spawn_blocking(ask).await.unwrap()
+    }
+
+    const CHARGE: &str = r#"{"args":{"paymentId":"p-1","orderId":"o-1","amountCents":900}}"#;
+    const TOO_MUCH: &str = r#"{"args":{"paymentId":"p-2","orderId":"o-2","amountCents":1000001}}"#;
+    const REFUND: &str = r#"{"args":{"paymentId":"p-1","amountCents":900}}"#;
+
+    #[tokio::test]
+    async fn a_payment_is_charged_once_and_given_back_and_too_much_is_declined() {
+        let provider = provider(0).await;
+        for _ in 0..2 {
+            let (status, said) = ask(&provider, "charges", CHARGE).await;
+            assert_eq!((status, said.as_str()), (200, r#"{"status":"done","receipt":"ch_p-1"}"#));
+        }
+        let (status, said) = ask(&provider, "charges", TOO_MUCH).await;
+        assert_eq!((status, said.contains("declined")), (200, true));
+        let booked = |is_refunded| [("p-1".to_owned(), Booked { amount_cents: 900, is_refunded })].into();
+        assert_eq!(provider.books().await.unwrap(), booked(false));
+        assert_eq!(ask(&provider, "refunds", REFUND).await.0, 200);
+        assert_eq!(provider.books().await.unwrap(), booked(true));
+        assert_eq!(ask(&provider, "charges", "{}").await.0, 422);
+        provider.stop().await;
+    }
+
+    #[tokio::test]
+    async fn while_it_is_down_it_fails_and_loses_answers_and_knows_afterwards_what_it_did() {
+        let provider = provider(50).await;
+        assert_eq!(provider.weather(), Weather::Down);
+        assert_eq!(ask(&provider, "charges", CHARGE).await.0, 502, "charged, and not told");
+        assert_eq!(ask(&provider, "charges", CHARGE).await.0, 503);
+        assert_eq!((provider.books().await.unwrap().len(), provider.calls()), (1, (2, 2)));
+        provider.calm();
+        assert_eq!(ask(&provider, "charges", CHARGE).await.0, 200);
+        assert_eq!((provider.books().await.unwrap().len(), provider.calls()), (1, (3, 2)));
+        provider.stop().await;
+    }
+}
