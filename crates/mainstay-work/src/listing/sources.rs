@@ -8,6 +8,8 @@ use crate::schema::waiting;
 use crate::status::{HELD, Native, Record, native_of};
 use crate::work::Ground;
 use mainstay_store::{Result, Row, Tx, Value, params};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use uuid::Uuid;
 
 const HELD_BATCH: &str = "SELECT ids, items FROM mainstay_batches WHERE number = $1";
@@ -246,17 +248,20 @@ impl Look<'_> {
             candidates.reverse();
         }
         let (mut found, mut bytes) = (Found::default(), 0);
-        let mut batches = std::collections::HashMap::new();
+        let mut batches = HashMap::new();
         for (id, batch, index, pool) in candidates {
             if found.items.len() >= self.limit || bytes > MOST_BYTES {
                 found.reached = found.items.last().map(|(id, _)| *id);
                 break;
             }
-            if !batches.contains_key(&batch) {
-                let row = self.tx.query_one(HELD_BATCH, params![batch]).await?;
-                batches.insert(batch, unpack(row.get(0)?, row.get(1)?)?);
-            }
-            let item = (*batches[&batch][index].item).clone();
+            let items = match batches.entry(batch) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let row = self.tx.query_one(HELD_BATCH, params![batch]).await?;
+                    unknown.insert(unpack(row.get(0)?, row.get(1)?)?)
+                }
+            };
+            let item = (*items[index].item).clone();
             let pool = self.ground.directory.pool_name(self.tx, pool).await?;
             let item = Details::of(id, &pool, item, Native::Running, None);
             if self.is_asked_for(&item) {
@@ -291,5 +296,5 @@ pub(super) fn of_record(id: Uuid, pool: String, ended_at: i64, record: &str) -> 
     let mut record: Record = serde_json::from_str(record).map_err(mainstay_store::Error::application)?;
     let (retry_of, correlation_id) = (record.retry_of.take(), record.correlation.take());
     let status = record.status(id, pool, ended_at);
-    Ok(Details { retry_of, correlation_id, ..Details::ended(status) })
+    Ok(Details { correlation_id, retry_of, ..Details::ended(status) })
 }
