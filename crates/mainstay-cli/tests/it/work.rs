@@ -118,9 +118,9 @@ fn items_of_all_pools_are_listed_by_what_they_are_and_one_starts_now() {
         };
         assert_eq!(ids("").0, [behind.clone(), later.clone()]);
         let (first, next) = ids("--oldest --limit 1");
-        assert_eq!(first, [later.clone()]);
-        assert_eq!(ids(&format!("--oldest --cursor {}", next.unwrap())).0, [behind.clone()]);
-        assert_eq!(ids("mail --state delayed").0, [later.clone()]);
+        assert_eq!(first, [later.as_str()]);
+        assert_eq!(ids(&format!("--oldest --cursor {}", next.unwrap())).0, [behind.as_str()]);
+        assert_eq!(ids("mail --state delayed").0, [later.as_str()]);
         assert_eq!(ids("--key k --function send").0.len(), 2);
         assert_eq!(ids("--state failed").0, [""; 0]);
         assert!(run("work list --state lost").code == 2);

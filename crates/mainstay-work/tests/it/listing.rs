@@ -100,14 +100,14 @@ fn b_266_items_of_all_pools_and_states_are_listed_in_both_orders() {
         }
         assert_eq!(Native::named("nonsense"), None);
         let by = ListQuery::default;
-        assert_eq!(listed(ListQuery { pool: Some("other".into()), ..by() }).await, [ready.clone()]);
+        assert_eq!(listed(ListQuery { pool: Some("other".into()), ..by() }).await, [ready.as_str()]);
         assert_eq!(listed(ListQuery { function: Some("note".into()), ..by() }).await.len(), 4);
-        assert_eq!(listed(ListQuery { function: Some("wait".into()), ..by() }).await, [runs.clone()]);
+        assert_eq!(listed(ListQuery { function: Some("wait".into()), ..by() }).await, [runs.as_str()]);
         assert_eq!(
             listed(ListQuery { key: Some("busy".into()), ..by() }).await,
             [behind.clone(), runs.clone()]
         );
-        assert_eq!(listed(ListQuery { key: Some("k".into()), ..by() }).await, [noted.clone()]);
+        assert_eq!(listed(ListQuery { key: Some("k".into()), ..by() }).await, [noted.as_str()]);
         let correlated = ListQuery { correlation_id: Some("corr-1".into()), ..by() };
         assert_eq!(listed(correlated).await, [behind.clone(), refused.clone()]);
         assert!(listed(ListQuery { correlation_id: Some("corr_1".into()), ..by() }).await.is_empty());
