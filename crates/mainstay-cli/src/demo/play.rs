@@ -94,11 +94,13 @@ impl<'a> Play<'a> {
         let from = stage.app.mainstay().log().head().await?;
         let (mut screen, traffic) = (Screen::new(plan.screen), Traffic::new(&stage.app, from));
         screen.say(&tour::opening(stage, &plan.store, schedule, &traffic.correlation(0)))?;
+        let began = Instant::now();
+        stage.provider.begin(began);
         Ok(Self {
             plan,
             stage,
             schedule,
-            began: Instant::now(),
+            began,
             from,
             screen,
             traffic,

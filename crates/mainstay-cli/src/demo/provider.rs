@@ -13,8 +13,8 @@ use order_management::payments::{Charge, Refund, Said};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -53,7 +53,8 @@ pub(super) struct Provider {
 struct Desk {
     store: Store,
     schedule: Schedule,
-    began: Instant,
+    /// When its schedule began; it is well until then.
+    began: OnceLock<Instant>,
     is_calm: AtomicBool,
     calls: AtomicU64,
     failed: AtomicU64,
@@ -75,16 +76,11 @@ pub(super) struct Booked {
 impl Provider {
     /// Begins to answer at a free port of this machine.
     pub(super) async fn start(options: Options, schedule: Schedule) -> Result<Self> {
-        Self::start_as_of(options, schedule, Instant::now()).await
-    }
-
-    /// The same as if it had begun at another time.
-    async fn start_as_of(options: Options, schedule: Schedule, began: Instant) -> Result<Self> {
         let store = options.component(COMPONENT).open().await?;
         let desk = Arc::new(Desk {
             store,
             schedule,
-            began,
+            began: OnceLock::new(),
             is_calm: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -93,6 +89,11 @@ impl Provider {
         let router = Router::new().route("/charges", post(charge)).route("/refunds", post(refund));
         let serving = tokio::spawn(axum::serve(listener, router.with_state(desk.clone())).into_future());
         Ok(Self { desk, url, serving })
+    }
+
+    /// Lets its schedule begin, if it has not.
+    pub(super) fn begin(&self, at: Instant) {
+        self.desk.began.get_or_init(|| at);
     }
 
     /// Where it answers.
@@ -148,7 +149,7 @@ impl Desk {
         if self.is_calm.load(Ordering::Relaxed) {
             return Weather::Well;
         }
-        self.schedule.at(self.began.elapsed())
+        self.began.get().map_or(Weather::Well, |began| self.schedule.at(began.elapsed()))
     }
 
     /// Counts a call, and does to it what the weather does. What is `Ok` is done; whether its answer gets lost.
@@ -224,7 +225,9 @@ mod tests {
     async fn provider(percent: u32) -> Provider {
         let began = Instant::now().checked_sub(CYCLE / 100 * percent).unwrap();
         let options = Options::new("sqlite::memory:");
-        Provider::start_as_of(options, Schedule::new(CYCLE), began).await.unwrap()
+        let provider = Provider::start(options, Schedule::new(CYCLE)).await.unwrap();
+        provider.begin(began);
+        provider
     }
 
     /// Asks it: the status, and what it says.
