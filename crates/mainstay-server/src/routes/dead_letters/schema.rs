@@ -200,7 +200,9 @@ pub(super) struct DeadLetterOperation {
     skipped: u64,
     /// About how many it could not be done.
     failed: u64,
-    /// The first twenty of those.
+    /// How many were left as they were, because the node that came to them knows no such projection or target. Another one may.
+    left: u64,
+    /// The first twenty of those that failed or were left.
     failures: Vec<DeadLetterFailure>,
     /// Why it could not go on.
     error: Option<String>,
