@@ -108,9 +108,9 @@ pub(super) struct DeadLetterDetail {
     /// Of an item of work.
     work: Option<work::schema::Letter>,
     /// Of a projection.
-    projection: Option<flows::schema::ProjectionLetter>,
+    projection: Option<flows::schema::failures::ProjectionLetter>,
     /// Of a publication.
-    publication: Option<flows::schema::PublicationLetter>,
+    publication: Option<flows::schema::publications::PublicationLetter>,
 }
 
 /// An attempt that failed.
