@@ -27,6 +27,11 @@ impl Column {
             Self::Blob => "BYTEA",
         }
     }
+
+    /// A parameter that is a list of such values.
+    fn list(self, number: usize) -> String {
+        format!("CAST(${number} AS {}[])", self.type_name())
+    }
 }
 
 /// A statement that takes any number of rows, as one text for each of a few sizes. Make it once and keep it.
@@ -47,20 +52,26 @@ pub struct Bulk {
     /// parameters.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "PostgreSQL's"))]
     by_column: Option<String>,
+    /// Whether that is also so for one row, because nothing else tells its types.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "PostgreSQL's"))]
+    is_one_by_column: bool,
 }
 
 impl Bulk {
     /// A statement whose `{rows}`, which stands behind `VALUES`, becomes `($1, $2), ($3, $4)` and so on.
     pub fn insert(template: &str, columns: &[Column]) -> Self {
         let width = columns.len();
-        let lists = columns
-            .iter()
-            .enumerate()
-            .map(|(index, column)| format!("CAST(${} AS {}[])", index + 1, column.type_name()));
+        let lists = columns.iter().enumerate().map(|(index, column)| column.list(index + 1));
         let lists = lists.collect::<Vec<_>>().join(", ");
         let by_column = template.replace("VALUES {rows}", &format!("SELECT * FROM unnest({lists})"));
         let by_row = Self::new(width, |rows| template.replace("{rows}", &tuples(rows, width, false)));
         Self { by_column: Some(by_column), ..by_row }
+    }
+
+    /// As [`insert`](Self::insert), for rows that stand where their types cannot be seen: `WITH new (id, text) AS (VALUES
+    /// {rows}) UPDATE …`.
+    pub fn rows(template: &str, columns: &[Column]) -> Self {
+        Self { is_one_by_column: true, ..Self::insert(template, columns) }
     }
 
     /// As [`insert`](Self::insert), for rows of whole numbers that stand where their type cannot be seen, as in a
@@ -77,16 +88,36 @@ impl Bulk {
         })
     }
 
+    /// As [`list`](Self::list), for values whose type is known: `id IN ({values})` is one list for PostgreSQL, however long.
+    pub fn among(template: &str, column: Column) -> Self {
+        let by_column = template.replace("IN ({values})", &format!("= ANY ({})", column.list(1)));
+        Self { by_column: Some(by_column), ..Self::list(template) }
+    }
+
     fn new(columns: usize, text: impl Fn(usize) -> String) -> Self {
-        Self { texts: SIZES.map(text), columns, by_column: None }
+        Self { texts: SIZES.map(text), columns, by_column: None, is_one_by_column: false }
+    }
+
+    /// Where and with which text PostgreSQL takes all of `values` as one list for each column.
+    #[cfg(feature = "postgres")]
+    fn by_column<'a>(
+        &'a self,
+        tx: &'a Tx,
+        values: &[Value],
+    ) -> Option<(&'a crate::drivers::postgres::Handle, &'a str)> {
+        match (&tx.link, &self.by_column) {
+            (Link::Postgres(handle), Some(text)) => {
+                let is_one = values.len() == self.columns && !self.is_one_by_column;
+                (!is_one && !values.is_empty()).then_some((handle, text.as_str()))
+            }
+            _ => None,
+        }
     }
 
     /// Runs it for all rows of `values`, which stand one behind another; how many rows were changed.
     pub async fn execute(&self, tx: &Tx, values: &[Value]) -> Result<u64> {
         #[cfg(feature = "postgres")]
-        if let (Link::Postgres(handle), Some(text)) = (&tx.link, &self.by_column)
-            && values.len() > self.columns
-        {
+        if let Some((handle, text)) = self.by_column(tx, values) {
             return handle.execute_by_column(text, values).await;
         }
         if let Some(text) = self.whole(values) {
@@ -99,6 +130,10 @@ impl Bulk {
 
     /// Runs it as a query over all rows of `values`.
     pub async fn query(&self, tx: &Tx, values: &[Value]) -> Result<Vec<Row>> {
+        #[cfg(feature = "postgres")]
+        if let Some((handle, text)) = self.by_column(tx, values) {
+            return handle.query_by_column(text, values).await;
+        }
         if let Some(text) = self.whole(values) {
             return tx.query(text, values).await;
         }
@@ -109,6 +144,10 @@ impl Bulk {
     /// As [`query`](Self::query), and holds the rows until the transaction ends, in the order of `values` and within a
     /// piece as the statement orders them.
     pub async fn query_holding(&self, tx: &Tx, values: &[Value], hold: Hold) -> Result<Vec<Row>> {
+        #[cfg(feature = "postgres")]
+        if let Some((handle, text)) = self.by_column(tx, values) {
+            return handle.query_by_column(&format!("{text} {}", hold.clause()), values).await;
+        }
         let queries = self.pieces(values).map(|(text, piece)| tx.query_holding(text, piece, hold));
         Ok(try_join_all(queries).await?.into_iter().flatten().collect())
     }
@@ -172,6 +211,8 @@ mod tests {
         let by_column = "INSERT INTO t (a, b) SELECT * FROM unnest(CAST($1 AS BIGINT[]), CAST($2 AS TEXT[]))";
         assert_eq!(insert.by_column.as_deref(), Some(by_column));
         assert!(Bulk::list("a IN ({values})").texts[1].ends_with("$7, $8)"));
+        let among = Bulk::among("a IN ({values})", Column::Int);
+        assert_eq!(among.by_column.as_deref(), Some("a = ANY (CAST($1 AS BIGINT[]))"));
         assert!(Bulk::numbers("{rows}", 1).texts[2].contains("CAST($1 AS BIGINT)"));
     }
 }

@@ -25,7 +25,7 @@ pub enum Hold {
 
 #[cfg(feature = "postgres")]
 impl Hold {
-    fn clause(self) -> &'static str {
+    pub(crate) fn clause(self) -> &'static str {
         match self {
             Self::Alone => "FOR UPDATE",
             Self::InPlace => "FOR KEY SHARE",

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::LazyLock;
+use tokio::try_join;
 use uuid::Uuid;
 
 /// What was done about a letter.
@@ -105,7 +106,8 @@ pub struct LetterFilter {
 struct Written {
     item: Item,
     error: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// As it was written before it had a column.
+    #[serde(default, skip_serializing)]
     retried_as: Option<String>,
 }
 
@@ -115,29 +117,30 @@ pub(crate) static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
         &[Blob, Int, Text, Text, Int, Int, Text],
     )
 });
-const COLUMNS: &str = "number, id, pool, name, kind, status, failed_at, letter";
+const COLUMNS: &str = "number, id, pool, name, kind, status, failed_at, letter, retried_as";
 static HOLD: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::list(&format!("SELECT {COLUMNS} FROM mainstay_letters WHERE id IN ({{values}}) ORDER BY number"))
+    let text = format!("SELECT {COLUMNS} FROM mainstay_letters WHERE id IN ({{values}}) ORDER BY number");
+    Bulk::among(&text, Blob)
 });
 static STATUSES: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::list("SELECT id, status FROM mainstay_letters WHERE id IN ({values})"));
-/// They are there, and held: nothing is inserted.
-static SET: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::insert(
-        "INSERT INTO mainstay_letters (id, pool, name, kind, status, failed_at, letter) VALUES {rows} \
-         ON CONFLICT (id) DO UPDATE SET status = excluded.status, letter = excluded.letter",
-        &[Blob, Int, Text, Text, Int, Int, Text],
+    LazyLock::new(|| Bulk::among("SELECT id, status FROM mainstay_letters WHERE id IN ({values})", Blob));
+/// They are held.
+static RETRIED: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::rows(
+        "WITH new (id, retried_as) AS (VALUES {rows}) UPDATE mainstay_letters \
+         SET status = 1, retried_as = new.retried_as FROM new WHERE mainstay_letters.id = new.id",
+        &[Blob, Blob],
     )
 });
 static IGNORE: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::list("UPDATE mainstay_letters SET status = 2 WHERE status + 0 = 0 AND id IN ({values})")
+    Bulk::among("UPDATE mainstay_letters SET status = 2 WHERE status + 0 = 0 AND id IN ({values})", Blob)
 });
 /// What was to try a letter again was cancelled.
 pub(crate) static RETURN: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::list("UPDATE mainstay_letters SET status = 0 WHERE status + 0 = 1 AND id IN ({values})")
+    Bulk::among("UPDATE mainstay_letters SET status = 0 WHERE status + 0 = 1 AND id IN ({values})", Blob)
 });
 static DELETE: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::list("DELETE FROM mainstay_letters WHERE id IN ({values})"));
+    LazyLock::new(|| Bulk::among("DELETE FROM mainstay_letters WHERE id IN ({values})", Blob));
 const COUNT: &str =
     "SELECT count(*) FROM (SELECT number FROM mainstay_letters WHERE status = 0 LIMIT $1) AS some_of_them";
 const PURGE: &str = "DELETE FROM mainstay_letters WHERE number IN (SELECT number FROM mainstay_letters \
@@ -257,7 +260,7 @@ impl Work {
     /// As [`retry_letter`](Self::retry_letter), in a transaction.
     pub async fn retry_letter_in(&self, tx: &Tx, work_id: &str) -> mainstay_store::Result<String> {
         let found = hold(tx, &[letter_id(work_id)?]).await?;
-        match retry(self, tx, found, &[LetterStatus::Pending], None).await?.pop() {
+        match retry(self, tx, found, &[LetterStatus::Pending], None, None).await?.pop() {
             Some((_, retried)) => Ok(retried?),
             None => Err(Error::LetterNotFound(work_id.to_owned()).into()),
         }
@@ -274,7 +277,21 @@ impl Work {
     ) -> mainstay_store::Result<Vec<(String, Result<String>)>> {
         let found = hold(tx, &known_ids(work_ids)).await?;
         let priority = is_behind.then_some(BULK_PRIORITY);
-        retry(self, tx, found, &[LetterStatus::Pending, LetterStatus::Ignored], priority).await
+        retry(self, tx, found, &[LetterStatus::Pending, LetterStatus::Ignored], None, priority).await
+    }
+
+    /// As [`retry_letters_in`](Self::retry_letters_in), for letters whose numbers in the inbox are known.
+    pub async fn retry_listed_in(
+        &self,
+        tx: &Tx,
+        listed: &[(String, i64)],
+        is_behind: bool,
+    ) -> mainstay_store::Result<Vec<(String, Result<String>)>> {
+        let ids: Vec<Uuid> = listed.iter().filter_map(|(id, _)| parse(id)).collect();
+        let found = hold(tx, &ids).await?;
+        let numbers = listed.iter().cloned().collect();
+        let priority = is_behind.then_some(BULK_PRIORITY);
+        retry(self, tx, found, &[LetterStatus::Pending, LetterStatus::Ignored], Some(numbers), priority).await
     }
 
     /// What was done about letters, as a transaction sees them; those that there are.
@@ -402,12 +419,13 @@ fn written(row: &Row) -> mainstay_store::Result<Written> {
 }
 
 /// Tries letters again that are held and of one of these states: each with the item that does, or with why there is none.
-/// What has a `priority` comes no sooner than that.
+/// `numbers` are theirs in the inbox, if somebody knows them. What has a `priority` comes no sooner than that.
 async fn retry(
     work: &Work,
     tx: &Tx,
     found: Vec<Row>,
     states: &[LetterStatus],
+    numbers: Option<HashMap<String, i64>>,
     priority: Option<i16>,
 ) -> mainstay_store::Result<Vec<(String, Result<String>)>> {
     let (mut wanted, mut retried) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
@@ -424,7 +442,11 @@ async fn retry(
         return Ok(retried);
     }
     let ids: Vec<String> = wanted.iter().map(|(id, ..)| id.clone()).collect();
-    let numbers = inbox::write::numbers(tx, &ids).await?;
+    let numbers = match numbers {
+        Some(numbers) => numbers,
+        None => inbox::write::numbers(tx, &ids).await?,
+    };
+    let listed: Vec<i64> = ids.iter().filter_map(|id| numbers.get(id).copied()).collect();
     let mut again = Vec::with_capacity(wanted.len());
     for (id, Written { item, .. }, row) in &wanted {
         let pool = work.ground().directory.pool_name(tx, row.get(2)?).await?;
@@ -444,22 +466,13 @@ async fn retry(
         });
     }
     let receipt = noted(work.ground(), tx).add(again);
-    let mut values = Vec::with_capacity(wanted.len() * 7);
-    for ((_, written, row), new_id) in wanted.iter_mut().zip(receipt.work_ids()) {
-        written.retried_as = Some(new_id.clone());
-        let letter = serde_json::to_string(written).map_err(mainstay_store::Error::application)?;
-        values.extend([
-            Value::from(row.get::<&[u8]>(1)?),
-            Value::Int(row.get(2)?),
-            Value::from(row.get::<&str>(3)?),
-            Value::from(row.get::<&str>(4)?),
-            Value::Int(LetterStatus::Retried.number()),
-            Value::Int(row.get(6)?),
-            Value::Text(letter),
-        ]);
+    let mut links = Vec::with_capacity(wanted.len() * 2);
+    for ((_, _, row), new_id) in wanted.iter().zip(receipt.work_ids()) {
+        let new_id = parse(new_id).map(|id| id.into_bytes().to_vec());
+        links.extend([Value::from(row.get::<&[u8]>(1)?), new_id.map_or(Value::Null, Value::Blob)]);
     }
-    SET.execute(tx, &values).await?;
-    inbox::write::retrying(tx, numbers.into_values()).await?;
+    // Sent at once.
+    try_join!(biased; RETRIED.execute(tx, &links), inbox::write::retrying(tx, listed))?;
     retried.extend(ids.into_iter().zip(receipt.work_ids().iter().cloned().map(Ok)));
     Ok(retried)
 }
@@ -494,7 +507,7 @@ async fn letter(work: &Work, tx: &Tx, row: &Row) -> mainstay_store::Result<Lette
         args: written.item.args,
         context: written.item.context,
         key: written.item.key,
-        retried_as: written.retried_as,
+        retried_as: row.get::<Option<&[u8]>>(8)?.map(|id| text(uuid(id))).or(written.retried_as),
         is_listed: !written.item.is_unlisted,
     })
 }

@@ -3,7 +3,8 @@
 use mainstay_store::migrations::{Component, Script, Step};
 
 /// What work needs; give it to [`Options::component`](mainstay_store::Options::component).
-pub static COMPONENT: Component = Component { name: "work", steps: &[CREATE_WORK, CREATE_DEAD_LETTERS] };
+pub static COMPONENT: Component =
+    Component { name: "work", steps: &[CREATE_WORK, CREATE_DEAD_LETTERS, LINK_LETTERS] };
 
 /// What waits in `mainstay_work` is in one of these states.
 pub(crate) mod waiting {
@@ -162,6 +163,17 @@ const CREATE_DEAD_LETTERS: Step = Step {
                 CASE WHEN letter LIKE '%\\\\u0000%' THEN '' ELSE left(coalesce(CAST(letter AS JSON) ->> 'error', ''), 500) END
                 FROM mainstay_letters WHERE status <> 1 ORDER BY number",
         ],
+    },
+    needs: 0,
+};
+
+/// The item that tries a letter again has a column of its own, so that the rest of the letter is not written anew. Letters from
+/// before have it in `letter`, and programs that do not know the column write it there.
+const LINK_LETTERS: Step = Step {
+    name: "link_letters",
+    script: Script::Each {
+        sqlite: &["ALTER TABLE mainstay_letters ADD COLUMN retried_as BLOB"],
+        postgres: &["ALTER TABLE mainstay_letters ADD COLUMN retried_as BYTEA"],
     },
     needs: 0,
 };

@@ -89,7 +89,6 @@ pub(super) async fn act(
     let own = letters.iter().filter(|letter| letter.kind != PROJECTION && letter.kind != PUBLICATION);
     let own: Vec<&Listed> = own.collect();
     let work = Kept(own.iter().map(|letter| (letter.reference.clone(), *letter)).collect());
-    // In the order they failed in: those of one key are tried again in that order.
     let work_ids: Vec<String> = own.iter().map(|letter| letter.reference.clone()).collect();
     let mut note = |number: Option<i64>, done: Result<()>| {
         if let Some(number) = number {
@@ -118,7 +117,9 @@ pub(super) async fn act(
     if !work_ids.is_empty() {
         match action {
             Action::Retry => {
-                for (id, done) in shop.retry_letters_in(tx, &work_ids, is_behind).await? {
+                let listed = own.iter().map(|letter| (letter.reference.clone(), letter.number));
+                let listed: Vec<(String, i64)> = listed.collect();
+                for (id, done) in shop.retry_listed_in(tx, &listed, is_behind).await? {
                     note(work.number(&id), done.map(drop).map_err(Error::from));
                 }
             }
@@ -155,4 +156,9 @@ pub(super) fn is_late(error: &Error) -> bool {
             | Error::LetterNotFound(_)
             | Error::LetterNotPending { .. }
     )
+}
+
+/// Whether this node cannot do it, and another one may.
+pub(super) fn is_elsewhere(error: &Error) -> bool {
+    matches!(error, Error::UnknownProjection(_) | Error::UnknownTarget(_))
 }

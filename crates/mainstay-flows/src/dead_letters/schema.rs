@@ -4,7 +4,8 @@ use mainstay_store::migrations::{Component, Script, Step};
 
 /// What the inbox needs; give it to [`Options::component`](mainstay_store::Options::component), behind the components of
 /// work, projections and publications.
-pub static COMPONENT: Component = Component { name: "dead_letters", steps: &[CREATE_OPERATIONS] };
+pub static COMPONENT: Component =
+    Component { name: "dead_letters", steps: &[CREATE_OPERATIONS, COUNT_WHAT_IS_LEFT] };
 
 /// One row for everything that was done about letters, kept for those who ask later. `letter` is the only one that it is
 /// about, if it is about one; `highest` the last number that it may touch, `reached` how far it is, `step` the item of work
@@ -12,6 +13,15 @@ pub static COMPONENT: Component = Component { name: "dead_letters", steps: &[CRE
 const CREATE_OPERATIONS: Step = Step {
     name: "create_letter_operations",
     script: Script::Both(&[OPERATIONS, BY_CHANGE, LIST_PROJECTIONS, LIST_PUBLICATIONS, UNLIST_THEIR_WORK]),
+    needs: 0,
+};
+
+/// `left_over`: letters of projections and targets that the node did not know that came to them.
+const COUNT_WHAT_IS_LEFT: Step = Step {
+    name: "count_what_is_left",
+    script: Script::Both(&[
+        "ALTER TABLE mainstay_letter_operations ADD COLUMN left_over BIGINT NOT NULL DEFAULT 0",
+    ]),
     needs: 0,
 };
 

@@ -3,7 +3,7 @@
 use super::{Status, listed};
 use crate::MAX_PAGE;
 use crate::error::{Error, Result};
-use mainstay_store::{Bulk, Row, Tx, Value, params};
+use mainstay_store::{Bulk, Column, Row, Tx, Value, params};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -240,7 +240,7 @@ pub struct Group {
 const COLUMNS: &str =
     "number, kind, name, reference, status, error_group, failed_at, changed_at, retries, correlation, error";
 static ERRORS: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::list("SELECT number, error FROM mainstay_dead_letters WHERE number IN ({values})")
+    Bulk::among("SELECT number, error FROM mainstay_dead_letters WHERE number IN ({values})", Column::Int)
 });
 const HIGHEST: &str = "SELECT coalesce(max(number), 0) FROM mainstay_dead_letters";
 

@@ -72,12 +72,12 @@ static RESOLVED: LazyLock<Bulk> = LazyLock::new(|| set("status = 2", "= 1"));
 static RETURNED: LazyLock<Bulk> = LazyLock::new(|| set("status = 0", "= 1"));
 static IGNORED: LazyLock<Bulk> = LazyLock::new(|| set("status = 3", "= 0"));
 static NUMBERS: LazyLock<Bulk> = LazyLock::new(|| {
-    Bulk::list("SELECT reference, number FROM mainstay_dead_letters WHERE reference IN ({values})")
+    Bulk::among("SELECT reference, number FROM mainstay_dead_letters WHERE reference IN ({values})", Text)
 });
 static REMOVE: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::list("DELETE FROM mainstay_dead_letters WHERE reference IN ({values})"));
+    LazyLock::new(|| Bulk::among("DELETE FROM mainstay_dead_letters WHERE reference IN ({values})", Text));
 static REMOVE_NUMBERS: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::list("DELETE FROM mainstay_dead_letters WHERE number IN ({values})"));
+    LazyLock::new(|| Bulk::among("DELETE FROM mainstay_dead_letters WHERE number IN ({values})", Int));
 const REMOVE_OF: &str = "DELETE FROM mainstay_dead_letters WHERE kind = $1 AND name = $2";
 const REMOVE_ONE: &str = "DELETE FROM mainstay_dead_letters WHERE kind = $1 AND name = $2 AND reference = $3";
 const UNGROUPED: &str = "SELECT number, error FROM mainstay_dead_letters WHERE error_group = 0 \
@@ -88,10 +88,11 @@ const REGROUP: &str =
 /// Rows are found by their numbers and never by their status, whatever the planner believes: all letters of an operation have
 /// the same one.
 fn set(what: &str, of: &str) -> Bulk {
-    Bulk::list(&format!(
+    let text = format!(
         "UPDATE mainstay_dead_letters SET {what}, changed_at = mainstay_now() WHERE status + 0 {of} \
          AND number IN ({{values}})"
-    ))
+    );
+    Bulk::among(&text, Int)
 }
 
 /// Writes letters as they are now, those that are listed already and those that are not.

@@ -9,7 +9,7 @@ use crate::error::Result;
 use mainstay_store::Tx;
 use mainstay_work::{Call, Functions, NewWork, OnComplete, WorkResult, inbox};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const GO_ON: &str = "mainstay.letters.chunk";
 const ENDED: &str = "mainstay.letters.ended";
@@ -18,8 +18,10 @@ const ENDED: &str = "mainstay.letters.ended";
 pub const CHUNK: usize = 256;
 
 /// How many letters a second are dealt with at the most, so that there is room for what others do meanwhile.
-const PER_SECOND: u64 = 6_400;
-const PACE: Duration = Duration::from_millis(CHUNK as u64 * 1_000 / PER_SECOND);
+const PER_SECOND: i64 = 5_600;
+const PACE_MS: i64 = CHUNK as i64 * 1_000 / PER_SECOND;
+/// So much of what should have been done already is made up for; a node that comes back after an hour does not hurry.
+const MOST_LATE_MS: i64 = 4 * PACE_MS;
 
 /// Which item of an operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,14 +29,23 @@ const PACE: Duration = Duration::from_millis(CHUNK as u64 * 1_000 / PER_SECOND);
 struct Args {
     operation_id: String,
     step: i64,
+    /// When it is to begin, by the pace that the operation keeps.
+    #[serde(default)]
+    due_ms: i64,
 }
 
-/// Enqueues what goes on with an operation after a pause, in the transaction that writes its row.
-pub(super) fn enqueue(tx: &Tx, shared: &Shared, operation: &mut Operation, pause: Duration) -> Result<()> {
+/// When a chunk is to begin, if the one before was to begin at `due_ms` and it is `now_ms`.
+fn next_due(due_ms: i64, now_ms: i64) -> i64 {
+    due_ms.max(now_ms - MOST_LATE_MS) + PACE_MS
+}
+
+/// Enqueues what goes on with an operation that was last updated now, in the transaction that writes its row.
+pub(super) fn enqueue(tx: &Tx, shared: &Shared, operation: &mut Operation, due_ms: i64) -> Result<()> {
     operation.step += 1;
-    let args = Args { operation_id: operation.operation_id.clone(), step: operation.step };
+    let args = Args { operation_id: operation.operation_id.clone(), step: operation.step, due_ms };
     let item = NewWork::new(POOL, GO_ON, &args)?.key(&operation.operation_id).on_complete(ENDED, &args)?;
-    let item = item.run_after(pause);
+    let pause = u64::try_from(due_ms - operation.updated_at).unwrap_or(0);
+    let item = item.run_after(Duration::from_millis(pause));
     shared.work.enqueue_in(tx, [item])?;
     Ok(())
 }
@@ -58,7 +69,6 @@ async fn go_on(tx: &Tx, shared: &Shared, args: Args) -> mainstay_store::Result<(
     if operation.status != OperationStatus::Running || operation.step != args.step {
         return Ok(());
     }
-    let began = Instant::now();
     let between = (operation.reached, operation.highest);
     let letters = inbox::waiting(tx, &operation.filter, between, CHUNK).await?;
     let came = act(shared, tx, operation.action, &letters, true).await?;
@@ -68,7 +78,8 @@ async fn go_on(tx: &Tx, shared: &Shared, args: Args) -> mainstay_store::Result<(
     match letters.last().filter(|_| letters.len() == CHUNK) {
         Some(last) => {
             operation.reached = last.number;
-            enqueue(tx, shared, &mut operation, PACE.saturating_sub(began.elapsed()))?;
+            let due_ms = next_due(args.due_ms, operation.updated_at);
+            enqueue(tx, shared, &mut operation, due_ms)?;
         }
         None => {
             operation.reached = operation.highest;
@@ -96,4 +107,18 @@ async fn ended(tx: &Tx, _: &Shared, told: OnComplete<Args>) -> mainstay_store::R
     let mut operation = operation.ended(OperationStatus::Failed, tx.now_ms().await?);
     operation.error = Some(error);
     row::update(tx, &operation).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_that_took_long_is_made_up_for_and_an_hour_is_not() {
+        assert_eq!(next_due(1_000, 1_000), 1_000 + PACE_MS);
+        assert_eq!(next_due(1_000, 1_000 + PACE_MS / 2), 1_000 + PACE_MS, "the pace is kept");
+        assert_eq!(next_due(1_000, 1_000 + 3 * PACE_MS), 1_000 + PACE_MS, "at once");
+        let later = 1_000 + 3_600_000;
+        assert_eq!(next_due(1_000, later), later - 3 * PACE_MS, "four chunks at once, and then at its pace");
+    }
 }

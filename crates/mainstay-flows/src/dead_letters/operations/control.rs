@@ -42,7 +42,7 @@ impl DeadLetters {
             operation.status = OperationStatus::Running;
             operation.started_at = Some(now_ms);
             operation.updated_at = now_ms;
-            chunk::enqueue(&tx, &shared, &mut operation, Duration::ZERO)?;
+            chunk::enqueue(&tx, &shared, &mut operation, now_ms)?;
             row::update(&tx, &operation).await?;
             shared.pass("letters.begun")?;
             Ok(operation)

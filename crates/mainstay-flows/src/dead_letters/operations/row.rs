@@ -1,6 +1,6 @@
 //! The table of operations, which is also the record of what was done, by whom and with which outcome.
 
-use crate::dead_letters::acts::{Action, Came, is_late};
+use crate::dead_letters::acts::{Action, Came, is_elsewhere, is_late};
 use crate::dead_letters::opened::Shared;
 use crate::error::{Error, Result};
 use mainstay_store::{Hold, Row, Tx, Value, params};
@@ -47,7 +47,7 @@ impl OperationStatus {
     }
 }
 
-/// A letter about which nothing could be done.
+/// A letter about which nothing was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failed {
@@ -86,7 +86,9 @@ pub struct Operation {
     pub skipped: u64,
     /// About how many it could not be done.
     pub failed: u64,
-    /// The first of those.
+    /// How many were left as they were, because the node that came to them knows no such projection or target. Another one may.
+    pub left: u64,
+    /// The first of those that failed or were left.
     pub failures: Vec<Failed>,
     /// Why it could not go on.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,6 +142,7 @@ impl Operation {
             done: 0,
             skipped: 0,
             failed: 0,
+            left: 0,
             failures: Vec::new(),
             error: None,
             created_at: now_ms,
@@ -192,7 +195,7 @@ impl Operation {
             match came {
                 Some(Ok(())) => self.done += 1,
                 Some(Err(error)) if !is_late(&error) => {
-                    self.failed += 1;
+                    *(if is_elsewhere(&error) { &mut self.left } else { &mut self.failed }) += 1;
                     if self.failures.len() < MAX_FAILURES {
                         let (code, mut reason) = (error.code().to_owned(), error.to_string());
                         reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
@@ -214,10 +217,10 @@ pub(in crate::dead_letters) fn check_asker(asked_by: &str) -> Result<()> {
 }
 
 const COLUMNS: &str = "operation_id, action, filter, letter, asked_by, status, preview, total, highest, reached, step, \
-     done, skipped, failed, failures, error, created_at, started_at, updated_at, ended_at";
+     done, skipped, failed, failures, error, created_at, started_at, updated_at, ended_at, left_over";
 const UPDATE: &str = "UPDATE mainstay_letter_operations SET status = $2, reached = $3, step = $4, done = $5, \
-     skipped = $6, failed = $7, failures = $8, error = $9, started_at = $10, updated_at = $11, ended_at = $12 \
-     WHERE operation_id = $1";
+     skipped = $6, failed = $7, failures = $8, error = $9, started_at = $10, updated_at = $11, ended_at = $12, \
+     left_over = $13 WHERE operation_id = $1";
 /// Those that ended, or were never begun, long ago.
 const PRUNE: &str = "DELETE FROM mainstay_letter_operations WHERE operation_id IN (SELECT operation_id \
      FROM mainstay_letter_operations WHERE updated_at < mainstay_now() - $1 AND status <> 'running' \
@@ -253,12 +256,13 @@ fn operation(row: &Row) -> mainstay_store::Result<Operation> {
         started_at: row.get(17)?,
         updated_at: row.get(18)?,
         ended_at: row.get(19)?,
+        left: row.get(20)?,
     })
 }
 
 /// Writes a new one.
 pub(in crate::dead_letters) async fn insert(tx: &Tx, one: &Operation) -> mainstay_store::Result<()> {
-    let places: Vec<String> = (1..=20).map(|number| format!("${number}")).collect();
+    let places: Vec<String> = (1..=21).map(|number| format!("${number}")).collect();
     let sql = format!("INSERT INTO mainstay_letter_operations ({COLUMNS}) VALUES ({})", places.join(", "));
     let params = params![
         &one.operation_id,
@@ -281,6 +285,7 @@ pub(in crate::dead_letters) async fn insert(tx: &Tx, one: &Operation) -> mainsta
         one.started_at,
         one.updated_at,
         one.ended_at,
+        one.left as i64,
     ];
     tx.execute(&sql, params).await.map(drop)
 }
@@ -300,6 +305,7 @@ pub(in crate::dead_letters) async fn update(tx: &Tx, one: &Operation) -> mainsta
         one.started_at,
         one.updated_at,
         one.ended_at,
+        one.left as i64,
     ];
     tx.execute(UPDATE, params).await.map(drop)
 }

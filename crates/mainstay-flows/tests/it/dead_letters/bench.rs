@@ -1,5 +1,6 @@
 //! A shop in which everything can be broken: its charges, its read model, the context that it publishes to, its appends.
 
+use super::live::Live;
 use crate::projections::support::{Bad, noting_unless};
 use mainstay_events::{IdempotencyKey, Log, NewEvent};
 use mainstay_flows::dead_letters::{
@@ -31,6 +32,7 @@ pub(super) struct Bench {
     pub(super) letters: DeadLetters,
     is_broken: Arc<AtomicBool>,
     pub(super) bad: Bad,
+    pub(super) live: Arc<Live>,
 }
 
 pub(super) fn components(options: Options) -> Options {
@@ -91,6 +93,16 @@ impl Bench {
 
     /// With leases of another length, for nodes that die or are paused.
     pub(super) async fn on(store: Store, lease: Duration, upkeep: Upkeep) -> Self {
+        Self::made(store, lease, upkeep, true).await
+    }
+
+    /// A node that has the shop's functions, and knows neither its read model nor the context that it publishes to.
+    pub(super) async fn bare(place: &Place) -> Self {
+        let store = components(place.options()).open().await.unwrap();
+        Self::made(store, Duration::from_secs(15), Upkeep::none(), false).await
+    }
+
+    async fn made(store: Store, lease: Duration, upkeep: Upkeep, is_whole: bool) -> Self {
         let create = async |tx: Tx| {
             tx.lock("effects").await?;
             tx.execute("CREATE TABLE IF NOT EXISTS effects (what TEXT NOT NULL)", &[]).await?;
@@ -101,7 +113,10 @@ impl Bench {
         store.transact(create).await.unwrap();
         let log = Log::open(&store).await.unwrap();
         let (is_broken, bad) = (Arc::new(AtomicBool::new(true)), Bad::texts(&["bad"]));
-        let registry = Registry::new().with(noting_unless("orders", &bad));
+        let registry = match is_whole {
+            true => Registry::new().with(noting_unless("orders", &bad)),
+            false => Registry::new(),
+        };
         let receiving = is_broken.clone();
         let inventory = Target::handler("inventory", move |tx: Tx, delivery: Delivery| {
             let is_broken = receiving.load(Ordering::Relaxed);
@@ -114,9 +129,10 @@ impl Bench {
                 effect(&tx, &format!("delivered {}", delivery.event.event_id)).await
             }
         });
-        let targets =
-            Targets::new(Retry { max_retries: 0, initial_backoff_ms: 1, base: 1.0 }).with(inventory);
-        let functions = targets.functions(registry.functions(functions(&is_broken)));
+        let targets = Targets::new(Retry { max_retries: 0, initial_backoff_ms: 1, base: 1.0 });
+        let targets = if is_whole { targets.with(inventory) } else { targets };
+        let live = Arc::new(Live::default());
+        let functions = live.functions(targets.functions(registry.functions(functions(&is_broken))));
         let functions = appends::functions(functions, &log);
         let (functions, opening) = dead_letters::functions(functions, upkeep);
         let work = Work::open_with_lease(&store, functions, lease).await.unwrap();
@@ -126,7 +142,7 @@ impl Bench {
         let projections = Projections::open(&store, &log, &work, registry).await.unwrap();
         let publisher = Publisher::open(&log, &work, targets).await.unwrap();
         let letters = opening.open(&work, &projections, &publisher).await.unwrap();
-        Self { store, log, work, projections, publisher, appends, letters, is_broken, bad }
+        Self { store, log, work, projections, publisher, appends, letters, is_broken, bad, live }
     }
 
     pub(super) async fn start(&self) -> Engine {
@@ -136,6 +152,11 @@ impl Bench {
     pub(super) fn mend(&self) {
         self.is_broken.store(false, Ordering::Relaxed);
         self.bad.mend();
+    }
+
+    /// Nobody answers any more.
+    pub(super) fn spoil(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
     }
 
     /// Charges so many orders, and waits until all of that has ended.

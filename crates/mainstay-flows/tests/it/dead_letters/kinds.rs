@@ -1,9 +1,9 @@
 //! Letters of every kind are rows of one inbox, and are dealt with in one way.
 
 use super::bench::{Bench, PATIENCE, SHOP, of_kind, until};
-use mainstay_flows::dead_letters::{Filter, OperationStatus, Status};
+use mainstay_flows::dead_letters::{Action, Filter, OperationStatus, Status};
 use mainstay_flows::delivery::{appends, publications};
-use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_testkit::stores::{Place, for_each_lasting_store, for_each_store};
 use mainstay_work::NewWork;
 use std::collections::BTreeSet;
 
@@ -196,5 +196,38 @@ fn b_216_what_is_done_about_letters_of_one_kind_is_seen_in_the_inbox() {
         engine.stop(PATIENCE).await.unwrap();
         bench.work.purge_letters(i64::MAX).await.unwrap();
         assert!(bench.list(of_kind("work")).await.is_empty());
+    });
+}
+
+/// Retries all letters that are pending; done, failed and left.
+async fn retry_all(bench: Bench) -> (u64, u64, u64, Vec<String>) {
+    bench.mend();
+    let engine = bench.start().await;
+    let operation = bench.letters.preview(Action::Retry, Filter::default(), "ann").await.unwrap();
+    bench.letters.run(&operation.operation_id).await.unwrap();
+    let ended = bench.ended(&operation.operation_id).await;
+    assert_eq!(ended.status, OperationStatus::Done);
+    let left = bench.count(Status::Pending).await;
+    assert_eq!(left, ended.left + ended.failed, "what was not done is as it was");
+    let resolved = async || bench.count(Status::Retrying).await == 0;
+    until("what is retried has ended", resolved).await;
+    engine.stop(PATIENCE).await.unwrap();
+    bench.store.close().await;
+    (ended.done, ended.failed, ended.left, ended.failures.into_iter().map(|failed| failed.code).collect())
+}
+
+#[test]
+fn letters_of_what_a_node_does_not_know_are_left_for_one_that_does() {
+    for_each_lasting_store(async |place| {
+        let bench = one_of_each(&place).await;
+        // It would fail again.
+        let append = bench.list(of_kind("append")).await.remove(0);
+        bench.letters.ignore(append.number, "ann").await.unwrap();
+        bench.store.close().await;
+        let (done, failed, left, mut codes) = retry_all(Bench::bare(&place).await).await;
+        codes.sort();
+        assert_eq!((done, failed, left), (2, 0, 2), "{codes:?}");
+        assert_eq!(codes, ["UNKNOWN_PROJECTION", "UNKNOWN_TARGET"]);
+        assert_eq!(retry_all(Bench::open(&place).await).await, (2, 0, 0, Vec::new()));
     });
 }

@@ -5,6 +5,7 @@ mod bulk;
 mod crash;
 mod kinds;
 mod listing;
+mod live;
 mod migration;
 mod nodes;
 mod speed;

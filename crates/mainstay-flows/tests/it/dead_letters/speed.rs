@@ -1,8 +1,10 @@
-//! How fast a hundred thousand letters are looked at and tried again. Figures are printed, and mean something in a release
-//! build on a quiet machine:
+//! How fast a hundred thousand letters are looked at and tried again, and what live work is like meanwhile: at a steady rate,
+//! half of what can be done, and as much as can be done. Figures are printed, and mean something in a release build on a quiet
+//! machine:
 //! `cargo test --release -p mainstay-flows --test it -- dead_letters::speed --nocapture --test-threads 1`.
 
 use super::bench::{Bench, PATIENCE, SHOP, components, orders, until};
+use super::live::Figures;
 use mainstay_flows::dead_letters::{Action, Filter, OperationStatus, Status, Upkeep};
 use mainstay_testkit::stores::for_each_lasting_store;
 use mainstay_work::NewWork;
@@ -48,25 +50,20 @@ fn a_hundred_thousand_letters_are_looked_at_and_tried_again() {
             "{}: {LETTERS} letters: list {list:?}, by name {by_name:?}, by group {by_group:?}, by error {by_error:?}, stats {stats:?}, groups {groups:?}",
             place.kind()
         );
-        bench.mend();
-        let alone = live(&bench).await;
-        let operation = letters.preview(Action::Retry, Filter::default(), "bench").await.unwrap();
-        let began = Instant::now();
-        letters.run(&operation.operation_id).await.unwrap();
-        let (beside, ended) = tokio::join!(live(&bench), async {
-            let ended = bench.ended(&operation.operation_id).await;
-            (ended, began.elapsed())
-        });
-        let (ended, took) = ended;
-        assert_eq!((ended.status, ended.done), (OperationStatus::Done, LETTERS as u64));
-        let per_second = LETTERS as f64 / took.as_secs_f64();
+        let (alone, beside, took) = retry_beside(&bench, LETTERS, true).await;
+        let (full, full_beside, full_took) = retry_beside(&bench, LETTERS / 4, false).await;
         println!(
-            "{}: bulk retry {per_second:.0}/s in {took:?}; live work alone {alone:.0}/s, beside it {beside:.0}/s, {:.2} of it",
+            "{}: bulk retry {:.0}/s beside live work at half of what could be done, which is {:.2} of what it was: {alone}, then {beside}",
             place.kind(),
-            beside / alone
+            LETTERS as f64 / took.as_secs_f64(),
+            beside.per_second / alone.per_second
         );
-        until("all are resolved", async || bench.count(Status::Resolved).await == LETTERS as u64).await;
-        println!("{}: all resolved after {:?}", place.kind(), began.elapsed());
+        println!(
+            "{}: bulk retry {:.0}/s beside as much live work as can be done, which is {:.2} of what it was: {full}, then {full_beside}",
+            place.kind(),
+            (LETTERS / 4) as f64 / full_took.as_secs_f64(),
+            full_beside.per_second / full.per_second
+        );
         engine.stop(PATIENCE).await.unwrap();
         // Far more than it takes, so that only what grows with the number of letters is noticed on a busy machine.
         for took in [list, by_name, by_group, by_error, stats, groups] {
@@ -84,16 +81,45 @@ async fn call(bench: &Bench, orders: impl Iterator<Item = String>) {
     }
 }
 
-/// How many items a second somebody has done who waits for each of them, with 16 at once.
-async fn live(bench: &Bench) -> f64 {
-    let (began, count) = (Instant::now(), if cfg!(debug_assertions) { 160 } else { 16_000 });
-    let callers = (0..16).map(async |caller| {
-        for number in 0..count / 16 {
-            let item = NewWork::new(SHOP, "call", &format!("live-{caller}-{number}")).unwrap();
-            let id = bench.work.enqueue(item).await.unwrap().work_id;
-            bench.work.wait_for(&id, PATIENCE).await.unwrap();
+/// For how long live work is looked at that has the machine for itself.
+const ALONE: Duration =
+    if cfg!(debug_assertions) { Duration::from_millis(100) } else { Duration::from_secs(4) };
+
+/// Retries all of so many letters, with live work beside it: what that was like before, what it is like meanwhile, and how long
+/// it takes until all are retried.
+async fn retry_beside(bench: &Bench, count: usize, is_steady: bool) -> (Figures, Figures, Duration) {
+    let resolved = bench.count(Status::Resolved).await;
+    if bench.count(Status::Pending).await == 0 {
+        bench.spoil();
+        call(bench, orders(count)).await;
+    }
+    until("all have failed", async || bench.count(Status::Pending).await == count as u64).await;
+    bench.mend();
+    let (live, work, letters) = (&bench.live, &bench.work, &bench.letters);
+    let most = live.as_fast_as_can_be(work, tokio::time::sleep(ALONE)).await;
+    let alone = match is_steady {
+        true => live.steadily(work, most.per_second / 2.0, tokio::time::sleep(ALONE)).await,
+        false => most,
+    };
+    bench.drained(SHOP).await;
+    let operation = letters.preview(Action::Retry, Filter::default(), "bench").await.unwrap();
+    let began = Instant::now();
+    letters.run(&operation.operation_id).await.unwrap();
+    let ending = async {
+        // Looked at now and then: looking all the time would be the load.
+        let mut ended = letters.operation(&operation.operation_id).await.unwrap();
+        while ended.status == OperationStatus::Running {
+            tokio::time::sleep(Duration::from_millis(25)).await;
+            ended = letters.operation(&operation.operation_id).await.unwrap();
         }
-    });
-    futures_util::future::join_all(callers).await;
-    count as f64 / began.elapsed().as_secs_f64()
+        assert_eq!((ended.status, ended.done), (OperationStatus::Done, count as u64));
+    };
+    let beside = match is_steady {
+        true => live.steadily(work, most.per_second / 2.0, ending).await,
+        false => live.as_fast_as_can_be(work, ending).await,
+    };
+    let took = began.elapsed();
+    until("all are resolved", async || bench.count(Status::Resolved).await == resolved + count as u64).await;
+    println!("{count} letters: live work at most {most}; all resolved after {:?}", began.elapsed());
+    (alone, beside, took)
 }

@@ -108,9 +108,9 @@ pub(super) struct DeadLetterDetail {
     /// Of an item of work.
     work: Option<work::schema::Letter>,
     /// Of a projection.
-    projection: Option<flows::schema::ProjectionLetter>,
+    projection: Option<flows::schema::failures::ProjectionLetter>,
     /// Of a publication.
-    publication: Option<flows::schema::PublicationLetter>,
+    publication: Option<flows::schema::publications::PublicationLetter>,
 }
 
 /// An attempt that failed.
@@ -200,7 +200,9 @@ pub(super) struct DeadLetterOperation {
     skipped: u64,
     /// About how many it could not be done.
     failed: u64,
-    /// The first twenty of those.
+    /// How many were left as they were, because the node that came to them knows no such projection or target. Another one may.
+    left: u64,
+    /// The first twenty of those that failed or were left.
     failures: Vec<DeadLetterFailure>,
     /// Why it could not go on.
     error: Option<String>,

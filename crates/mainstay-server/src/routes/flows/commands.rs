@@ -1,7 +1,7 @@
 //! `POST /v1/commands` and `GET /v1/commands/{commandId}`.
 
 use super::problem::rejected;
-use super::schema;
+use super::schema::commands as schema;
 use crate::{Answer, App, Json, Path, Principal, Trace};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header::RETRY_AFTER};

@@ -1,6 +1,7 @@
 //! `/admin/poison-events` and `/admin/projection-letters`: events that read models could not take.
 
-use super::{Models, schema};
+use super::Models;
+use super::schema::failures as schema;
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_flows::projections::failures::{

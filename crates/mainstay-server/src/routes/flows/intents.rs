@@ -1,6 +1,7 @@
 //! `/v1/intents` and `/admin/intents`: long operations between two events.
 
-use super::schema;
+use super::schema::commands::Payload;
+use super::schema::intents as schema;
 use crate::routes::limit;
 use crate::{Answer, App, Json, Path, Principal, Problem, Query, Trace};
 use axum::extract::FromRequestParts;
@@ -70,7 +71,7 @@ pub(super) struct New {
     #[schema(min_length = 1, max_length = 256)]
     causation_id: Option<String>,
     /// What else there is to know, at most 32 KiB; the handler is called with it.
-    #[schema(value_type = Option<schema::Payload>)]
+    #[schema(value_type = Option<Payload>)]
     metadata: Option<Box<RawValue>>,
 }
 
@@ -83,7 +84,7 @@ pub(super) struct End {
     #[schema(value_type = schema::IntentCompletionStatus)]
     status: CompletionStatus,
     /// What came of it.
-    #[schema(value_type = Option<schema::Payload>)]
+    #[schema(value_type = Option<Payload>)]
     result: Option<Box<RawValue>>,
     /// Why it was not done.
     error: Option<String>,

@@ -1,6 +1,7 @@
 //! `/admin/projections` and `/admin/checkpoints`.
 
-use super::{Models, schema};
+use super::Models;
+use super::schema::projections as schema;
 use crate::{Answer, Json, Path};
 use mainstay_flows::projections::{Checkpoint, Status};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! `/v1/publications` and `/admin/publications`: events for other contexts, and those that did not come there.
 
 use super::failures::{Counted, TriedAgain};
-use super::schema;
+use super::schema::publications as schema;
 use crate::routes::events::log_of;
 use crate::routes::limit;
 use crate::{Answer, App, Json, Path, Principal, Problem, Query};

@@ -1,6 +1,7 @@
 //! `/admin/replays`, and how one is begun.
 
-use super::{Models, schema};
+use super::Models;
+use super::schema::replays as schema;
 use crate::{Answer, Json, Path};
 use mainstay_flows::projections::replay::{Cancelled, Progress, Rebuild, Triggered};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
 //! `/admin/traces/{correlationId}`.
 
-use super::{Models, schema};
+use super::Models;
+use super::schema::traces as schema;
 use crate::{Answer, App, Json, Path};
 use axum::extract::State;
 use mainstay_flows::{EventFlow, event_flow};

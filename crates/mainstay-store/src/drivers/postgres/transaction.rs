@@ -146,6 +146,11 @@ impl Handle {
         self.operate(sql, &[values], Yield::CountByColumn).await.map(|done| done.changed)
     }
 
+    /// As [`execute_by_column`](Self::execute_by_column), for a statement that gives rows.
+    pub(crate) async fn query_by_column(&self, sql: &str, values: &[Value]) -> Result<Vec<Row>> {
+        self.operate(sql, &[values], Yield::RowsByColumn).await.map(|done| done.rows)
+    }
+
     pub(crate) async fn query(&self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
         self.operate(sql, &[params], Yield::Rows).await.map(|done| done.rows)
     }
@@ -188,7 +193,7 @@ impl Handle {
             let statement = self.0.statements.get(sql)?;
             self.state().writes += u64::from(statement.may_write);
             rows.iter().try_for_each(|params| match wanted {
-                Yield::CountByColumn => statement.check_columns(params.as_ref()),
+                Yield::CountByColumn | Yield::RowsByColumn => statement.check_columns(params.as_ref()),
                 Yield::Rows | Yield::Count => statement.check(params.as_ref()),
             })?;
             match &link {
@@ -309,6 +314,8 @@ pub(super) enum Yield {
     Count,
     /// As `Count`; what is given are rows, one behind another, and every parameter is the list of a column.
     CountByColumn,
+    /// As `Rows`, in the same way.
+    RowsByColumn,
 }
 
 /// What an operation yielded.
@@ -351,14 +358,14 @@ pub(super) async fn run_prepared<'a, P: AsRef<[Value]>>(
     let parameters = |params: &'a P| -> Vec<Parameter<'a>> {
         let values = params.as_ref();
         match wanted {
-            Yield::CountByColumn => {
+            Yield::CountByColumn | Yield::RowsByColumn => {
                 let width = prepared.params().len();
                 (0..width).map(|first| Parameter::Column { values, first, width }).collect()
             }
             Yield::Rows | Yield::Count => values.iter().map(Parameter::One).collect(),
         }
     };
-    if let (Yield::Rows, [params]) = (wanted, rows) {
+    if let (Yield::Rows | Yield::RowsByColumn, [params]) = (wanted, rows) {
         let parameters = parameters(params);
         let found = client.query(prepared, &by_reference(&parameters)).await?;
         return Ok(Done { changed: 0, rows: value::rows(&found)? });
