@@ -20,20 +20,33 @@ pub(crate) fn watch(
     look: impl Fn() -> Result<Value>,
     bar: impl Fn(&Value) -> String,
 ) -> Result<Value> {
-    let is_seen = !is_json && std::io::stderr().is_terminal();
     loop {
         let told = look()?;
-        if is_seen {
-            eprint!("\r\x1b[K{}", bar(&told));
-            drop(std::io::stderr().flush());
-        }
+        show(is_json, &bar(&told));
         if told["status"] != "running" {
-            if is_seen {
-                eprintln!();
-            }
+            end(is_json);
             return Ok(told);
         }
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn is_seen(is_json: bool) -> bool {
+    !is_json && std::io::stderr().is_terminal()
+}
+
+/// Shows a bar in place of the one before, where somebody sees it.
+pub(crate) fn show(is_json: bool, bar: &str) {
+    if is_seen(is_json) {
+        eprint!("\r\x1b[K{bar}");
+        drop(std::io::stderr().flush());
+    }
+}
+
+/// Nothing is shown in place of the last bar.
+pub(crate) fn end(is_json: bool) {
+    if is_seen(is_json) {
+        eprintln!();
     }
 }
 

@@ -188,7 +188,7 @@ fn what_belongs_together_is_shown_in_the_order_of_time() {
 fn a_store_that_no_application_serves_has_no_read_models_to_ask_about() {
     let folder = Folder::new();
     folder.run("events append --type OrderPlaced --data 1 --correlation-id corr-1");
-    for verb in ["projections list", "publications list", "dead-letters list"] {
+    for verb in ["projections list", "publications list"] {
         let refused = folder.run(verb);
         assert!(refused.code != 0 && refused.stderr.contains("--server"), "{refused:?}");
     }

@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod config;
 mod curl;
+mod dead_letters;
 mod demo;
 mod documents;
 mod endpoint;

@@ -15,7 +15,7 @@ pub(crate) fn ask(server: &Serving, method: &str, path: &str, body: &Value) -> V
 }
 
 /// What is known of an item once it has ended.
-fn ended(server: &Serving, id: &str) -> Value {
+pub(crate) fn ended(server: &Serving, id: &str) -> Value {
     for _ in 0..4_000 {
         let status = ask(server, "GET", &format!("/v1/work/{id}"), &Value::Null);
         if !status["endedAt"].is_null() {
@@ -26,7 +26,7 @@ fn ended(server: &Serving, id: &str) -> Value {
     panic!("{id} has not ended");
 }
 
-fn enqueue(server: &Serving, item: &Value) -> String {
+pub(crate) fn enqueue(server: &Serving, item: &Value) -> String {
     let answer = ask(server, "POST", "/v1/pools/shop/work", item);
     answer["work"][0]["workId"].as_str().unwrap().to_owned()
 }

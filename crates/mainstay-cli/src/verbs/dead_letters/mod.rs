@@ -1,12 +1,16 @@
 //! `mainstay dead-letters`: everything that failed for good, and what is done about it.
 
+mod here;
+
 use super::progress;
 use crate::Result;
 use crate::arguments::Global;
 use crate::output::{print, print_json, table};
+use crate::reach::Reached;
 use crate::remote::{Remote, segment};
 use crate::shown::{lines, moment, short, text};
 use clap::{Args, Subcommand};
+use here::Here;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,8 +24,8 @@ const LISTS: [(&str, Show); 4] =
 
 /// See what failed for good, whatever it was, and try it again, ignore it or purge it
 ///
-/// A running server does it; it is asked. What is to be done about many letters is shown first, and done with `--run` or
-/// with `mainstay dead-letters run`.
+/// A server that holds the store is asked. Where none does, it is done in the store itself, and what is tried again waits until a
+/// server runs. What is to be done about many letters is shown first, and done with `--run` or with `mainstay dead-letters run`.
 #[derive(Debug, Args)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 pub(crate) struct DeadLetters {
@@ -203,9 +207,18 @@ impl Page {
 
 impl DeadLetters {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let why =
-            "dead letters are dealt with by a server, and none runs on this store; name one with --server";
-        let told = self.ask(&global.reach_server(why).await?, global.json)?;
+        let told = match global.reach_existing().await? {
+            Reached::Server(server) => self.ask(&server, global.json)?,
+            Reached::Store(store) => {
+                let told = async {
+                    let here = Here::open(&global.load()?, &store, global.json).await?;
+                    here.ask(&self.verb).await
+                };
+                let told = told.await;
+                store.close().await;
+                told?
+            }
+        };
         if global.json {
             return print_json(&told);
         }
@@ -291,7 +304,8 @@ fn watch(server: &Remote, operation_id: &str, is_json: bool) -> Result<Value> {
 
 fn bar(operation: &Value) -> String {
     let count = |name: &str| operation[name].as_u64().unwrap_or(0);
-    let (seen, total) = (count("done") + count("skipped") + count("failed"), count("total"));
+    let seen = ["done", "skipped", "failed", "left"].into_iter().map(count).sum::<u64>();
+    let total = count("total");
     let percent = if total == 0 { 100.0 } else { seen as f64 * 100.0 / total as f64 };
     format!("{} {}, {seen} of {total}", text(&operation["action"]), progress::bar(percent))
 }
@@ -367,6 +381,7 @@ fn operation(told: &Value) -> String {
         ("done", text(&told["done"])),
         ("skipped", text(&told["skipped"])),
         ("failed", text(&told["failed"])),
+        ("left", left(&told["left"])),
         ("error", text(&told["error"])),
         ("began", moment(&told["startedAt"])),
         ("ended", moment(&told["endedAt"])),
@@ -381,6 +396,11 @@ fn operation(told: &Value) -> String {
         shown.push_str(&format!("\n{}", table(["LETTER", "CODE", "ERROR"], &rows)));
     }
     shown
+}
+
+/// Only where there is something to tell: letters for which another node has to be asked.
+fn left(left: &Value) -> String {
+    if *left == 0 { "-".to_owned() } else { text(left) }
 }
 
 fn letter(told: &Value) -> String {
