@@ -86,12 +86,10 @@ for (const view of VIEWS) {
 
 test("the whole console is less than 200 KB", async (t) => {
   const page = await visit(t);
-  let bytes = 0;
-  page.on("response", async (response) => {
-    if (!response.url().includes("/live")) bytes += (await response.body().catch(() => Buffer.alloc(0))).length;
-  });
-  await page.goto(`${url}/console`);
-  await page.waitForLoadState("load");
+  const bodies = [];
+  page.on("response", (response) => { if (!response.url().includes("/live")) bodies.push(response.body()); });
+  await page.goto(`${url}/console`, { waitUntil: "load" });
+  const bytes = (await Promise.all(bodies)).reduce((sum, body) => sum + body.length, 0);
   assert.ok(bytes > 10_000 && bytes < 200_000, `${bytes} bytes`);
 });
 

@@ -4,6 +4,7 @@ use super::provider::{self, Provider};
 use super::schedule::Schedule;
 use crate::{Error, Result};
 use mainstay::guards::circuits::{Settings, Trip};
+use mainstay::guards::limits::{Definition, Kind};
 use mainstay::store::Options;
 use mainstay::work::egress::Egress;
 use mainstay::work::http::Secret;
@@ -24,6 +25,9 @@ const GRACE: Duration = Duration::from_secs(5);
 const FAILURES: u32 = 5;
 /// A call of the provider is made so often; then it is a dead letter.
 const ATTEMPTS: u32 = 2;
+
+/// What a visitor may change in an hour.
+const ADMIN_OPERATIONS: f64 = 1_000.0;
 
 /// Where everything is kept.
 pub(super) struct Places {
@@ -110,6 +114,9 @@ async fn bind(app: &OrderManagement, listen: Option<SocketAddr>) -> Result<Serve
         circuits: house.circuits().clone(),
         limits: house.limits().clone(),
     };
+    // Whoever looks around clicks more often than an operator should.
+    let curious = Definition::new(Kind::FixedWindow, ADMIN_OPERATIONS, 3_600_000)?;
+    rooms.limits.define("adminOperations", curious).await?;
     // One letter is enough to be told: here nobody has got used to them.
     let rules = HealthRules { max_letters: 1, ..HealthRules::default() };
     let options = mainstay_server::Options::default().health(rules).shutdown_grace(GRACE);

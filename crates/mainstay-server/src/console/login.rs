@@ -86,6 +86,8 @@ fn ask(status: StatusCode, to: &str, why: Option<&str>) -> Response {
             h1 { (page::mark()) "Mainstay" }
             @if let Some(why) = why { p.notice.bad role="alert" { (why) } }
             form method="post" action=(LOGIN) {
+                // For whoever keeps passwords by name.
+                input type="text" name="username" value="mainstay" autocomplete="username" hidden;
                 label for="token" { "Token" }
                 input #token type="password" name="token" autocomplete="current-password" required autofocus;
                 input type="hidden" name="to" value=(to);

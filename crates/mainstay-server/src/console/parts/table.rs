@@ -36,7 +36,8 @@ pub(in super::super) fn table(columns: &[Column], rows: Vec<Vec<Markup>>, nothin
         return html! { p.nothing { (nothing) } };
     }
     html! {
-        div.scroll {
+        // What can be scrolled must be reached by keyboard.
+        div.scroll tabindex="0" role="group" aria-label="Table" {
             table {
                 thead { tr {
                     @for column in columns {
