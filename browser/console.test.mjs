@@ -163,7 +163,7 @@ test("a circuit is forced, with a reason, and released", async (t) => {
   await page.goto(`${url}/console/circuits/payments`);
   await act(page.locator("#live"), page, "Force closed", { fill: { "set.reason": "seen to by hand" }, told: "The circuit is forced." });
   await page.locator("dd", { hasText: "seen to by hand" }).waitFor();
-  await act(page.locator("#live"), page, "Release", { told: "The circuit is released." });
+  await act(page.locator("#live"), page, "Release", { fill: { "set.reason": "seen" }, told: "The circuit is released." });
 });
 
 test("what was done is in the audit", async (t) => {

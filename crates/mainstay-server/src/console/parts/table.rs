@@ -46,12 +46,18 @@ pub(in super::super) fn table(columns: &[Column], rows: Vec<Vec<Markup>>, nothin
                 } }
                 tbody {
                     @for row in rows {
-                        tr { @for (column, cell) in columns.iter().zip(row) { td class=[column.class()] data-title=(column.title()) { (cell) } } }
+                        tr { @for (column, cell) in columns.iter().zip(row) { (self::cell(*column, &cell)) } }
                     }
                 }
             }
         }
     }
+}
+
+/// One cell; what is in it stays together where rows become cards.
+fn cell(column: Column, content: &Markup) -> Markup {
+    let is_empty = content.0.is_empty();
+    html! { td.empty[is_empty] class=[column.class()] data-title=(column.title()) { @if !is_empty { div { (content) } } } }
 }
 
 /// What is known of one thing, line by line. Lines without a value are left out.

@@ -6,7 +6,6 @@ use super::super::parts::{
     Ask, Column, Told, ago, badge, count, field, filters, link, moment, next, rows, span, table,
 };
 use super::super::visit::Visit;
-use crate::access::Role;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -73,10 +72,11 @@ pub(super) async fn one(visit: &Visit, name: &str) -> Result<Sheet, Fault> {
 
 fn actions(visit: &Visit, name: &str, is_forced: bool) -> Markup {
     let reason = html! { label { "Why" input type="text" name="set.reason" required maxlength="200"; } };
+    let call = |verb: &str| format!("POST {}", path(&["admin", "circuits", name, verb]));
     let force = |state: &'static str, verb, meaning| Ask {
         verb,
         meaning,
-        call: format!("POST {}", path(&["admin", "circuits", name, "force"])),
+        call: call("force"),
         with: vec![("set.state", state.to_owned())],
         fields: reason.clone(),
         said: "The circuit is forced.",
@@ -89,9 +89,9 @@ fn actions(visit: &Visit, name: &str, is_forced: bool) -> Markup {
         (force("open", "Force open", opened).draw(visit))
         (force("closed", "Force closed", closed).draw(visit))
         @if is_forced {
-            (Ask { verb: "Release", meaning: "Calls decide again.", call: format!("POST {}", path(&["admin", "circuits", name, "release"])), said: "The circuit is released.", ..Ask::default() }.draw(visit))
+            (Ask { verb: "Release", meaning: "Calls decide again.", call: call("release"), fields: reason.clone(), said: "The circuit is released.", ..Ask::default() }.draw(visit))
         }
-        (Ask { role: Role::Operator, verb: "Reset", meaning: "The circuit begins anew: closed, nothing counted, not forced.", call: format!("POST {}", path(&["admin", "circuits", name, "reset"])), said: "The circuit was reset.", ..Ask::default() }.draw(visit))
+        (Ask { verb: "Reset", meaning: "The circuit begins anew: closed, nothing counted, not forced.", call: call("reset"), fields: reason.clone(), said: "The circuit was reset.", ..Ask::default() }.draw(visit))
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn list(visit: &Visit) -> Result<Sheet, Fault> {
         Column::Number("Position"),
         Column::Number("Failed"),
         Column::Text("Kind, or rebuild"),
-        Column::Text("Moved"),
+        Column::Text("Status since"),
     ];
     let live = html! {
         (table(&columns, drawn.collect(), "This server keeps no read models."))
@@ -80,7 +80,7 @@ pub(super) async fn one(visit: &Visit, name: &str) -> Result<Sheet, Fault> {
             ("Taken", Some(html! { (count(model.number("eventsProcessed"))) " events" })),
             ("Failed", Some(html! { (count(model.number("eventsFailed"))) " events" })),
             ("Generation", Some(html! { (model.number("generation")) @if model.is("isOutdated") { ", and its code is newer: rebuild it" } })),
-            ("Moved", Some(ago(model.number("updatedAt"), now))),
+            ("Status since", Some(ago(model.number("updatedAt"), now))),
         ]))
         section { h2 { "Lanes" } (table(&[Column::Number("Lane"), Column::Number("Position"), Column::Text("Moved")], lanes.collect(), "It has no checkpoint yet.")) }
         section { h2 { "Events that were put aside" } (poison(visit, Some(name)).await?) }
