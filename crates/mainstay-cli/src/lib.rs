@@ -5,7 +5,7 @@
 //! - `config`: `mainstay.toml`, environment and flags
 //! - `bench`: the load generator and what `mainstay bench` does with it
 //! - `demo`: what `mainstay demo` does and tells
-//! - `log`: what is told while a verb runs
+//! - `log`: what is told while a verb runs; `spans`, what it knows of spans; `export`, which sends them to a collector
 //! - `reach`, `remote`: the store, or the server that holds it
 //! - `workshop`: the rooms of a store, as the configuration has them
 //! - `signals`: when the process is told to stop
@@ -17,6 +17,7 @@ pub mod bench;
 pub mod config;
 mod demo;
 mod error;
+mod export;
 mod log;
 mod output;
 mod reach;
@@ -24,6 +25,7 @@ mod reference;
 mod remote;
 mod shown;
 mod signals;
+mod spans;
 mod verbs;
 mod workshop;
 

@@ -21,6 +21,25 @@ pub(crate) fn segment(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
+/// A client for who is at `url`, who may take so long to be reached, to hear us, and to begin to answer.
+pub(crate) fn agent(url: &str, connect: Duration, answer: Duration) -> Agent {
+    let mut config = Agent::config_builder()
+        .http_status_as_error(false)
+        // Whoever redirects us, or stands in between, is nobody to show a token to.
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_connect(Some(connect))
+        .timeout_send_body(Some(answer))
+        .timeout_recv_response(Some(answer));
+    if url.starts_with("https://") {
+        let trusted = rustls_native_certs::load_native_certs().certs;
+        let trusted: Vec<_> = trusted.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
+        config =
+            config.tls_config(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&trusted)).build());
+    }
+    config.build().new_agent()
+}
+
 /// A server, as verbs see it.
 pub(crate) struct Remote {
     agent: Agent,
@@ -41,26 +60,12 @@ impl Remote {
     /// The server at `url`, shown `token`.
     pub(crate) fn new(url: &str, token: Option<String>, because: Option<String>) -> Result<Self> {
         let url = url.trim_end_matches('/').to_owned();
-        let is_https = url.starts_with("https://");
-        if !is_https && !url.starts_with("http://") {
+        if !url.starts_with("https://") && !url.starts_with("http://") {
             return Err(Error::Argument(format!(
                 "--server: {url:?} is not the URL of a server, as in http://127.0.0.1:7420"
             )));
         }
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            // Whoever redirects us, or stands in between, is nobody to show the token to.
-            .max_redirects(0)
-            .proxy(None)
-            .timeout_connect(Some(CONNECT))
-            .timeout_recv_response(Some(ANSWER));
-        if is_https {
-            let trusted = rustls_native_certs::load_native_certs().certs;
-            let trusted: Vec<_> = trusted.iter().map(|one| Certificate::from_der(one).to_owned()).collect();
-            config = config
-                .tls_config(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&trusted)).build());
-        }
-        Ok(Self { agent: config.build().new_agent(), url, token, because })
+        Ok(Self { agent: agent(&url, CONNECT, ANSWER), url, token, because })
     }
 
     /// Whether a token is shown.

@@ -29,6 +29,8 @@ pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: 
         path = request.uri().path(),
         trace_id = trace.trace_id,
         span_id = trace.span_id,
+        parent_span_id = trace.parent_span_id,
+        correlation_id = tracing::field::Empty,
         status = tracing::field::Empty,
     );
     let mut response = if size(&request) > MAX_HEADER_BYTES {

@@ -39,7 +39,7 @@ pub struct Call {
     pub context: Option<Box<RawValue>>,
     /// The item's key.
     pub key: Option<String>,
-    /// The trace that the item belongs to.
+    /// Where this execution stands in the trace of its item: what it causes is caused by this step.
     pub trace: Option<TraceContext>,
     /// Tells when the item is to stop.
     pub cancel: Cancel,

@@ -131,15 +131,21 @@ impl NewWork {
         self
     }
 
-    /// The trace that the item belongs to.
+    /// The step of a trace that causes the item: each execution is a step below it.
     pub fn trace(mut self, trace: TraceContext) -> Self {
         self.trace = Some(trace);
         self
     }
 
-    /// The trace that the item belongs to, unless it has one.
+    /// The step of a trace that causes the item, unless it has one.
     pub fn or_trace(mut self, trace: TraceContext) -> Self {
         self.trace.get_or_insert(trace);
+        self
+    }
+
+    /// What it belongs together with, unless that was said.
+    pub fn or_correlated(mut self, id: &str) -> Self {
+        self.correlation.get_or_insert_with(|| id.to_owned());
         self
     }
 

@@ -37,6 +37,7 @@ mod schema;
 mod settle;
 #[cfg(test)]
 mod simulation;
+mod span;
 mod status;
 mod work;
 

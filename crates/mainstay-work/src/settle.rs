@@ -11,7 +11,7 @@ use crate::next::{Next, Outcome, next};
 use crate::pool::Pool;
 use crate::schema::waiting;
 use crate::work::Ground;
-use crate::{inbox, keys, lease, letters};
+use crate::{inbox, keys, lease, letters, span};
 use mainstay_core::failure::Failure;
 use mainstay_store::Column::{Blob, Int, Text};
 use mainstay_store::{Bulk, Column, Hold, Result, Tx, Value, params};
@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 use tokio::try_join;
+use tracing::{Instrument, Span};
 use uuid::Uuid;
 
 /// What is to be done about an item.
@@ -389,7 +390,7 @@ async fn requeue(
 }
 
 /// An execution, as its function sees it.
-pub(crate) fn call(id: Uuid, item: &Item, cancel: Cancel) -> Call {
+pub(crate) fn call(ground: &Ground, id: Uuid, item: &Item, cancel: Cancel) -> Call {
     Call {
         work_id: text(id),
         function: item.function.clone(),
@@ -397,7 +398,7 @@ pub(crate) fn call(id: Uuid, item: &Item, cancel: Cancel) -> Call {
         args: item.args.clone(),
         context: item.context.clone(),
         key: item.key.clone(),
-        trace: item.trace.clone(),
+        trace: Some(span::step(id, item, &*ground.random)),
         cancel,
     }
 }
@@ -416,8 +417,10 @@ async fn run(
     };
     // Whoever tells an end by itself is as deep as the end that it tells.
     let depth = if item.completes.is_some() { item.depth } else { 0 };
-    let running = mutation(tx.clone(), call(*id, item, ending.cancel.clone()));
-    by_author(ground, tx, settlement, (index, Part::Run), depth, running).await
+    let call = call(ground, *id, item, ending.cancel.clone());
+    let span = span::span(&settlement.pool_name, item, &call);
+    let running = mutation(tx.clone(), call);
+    by_author(ground, tx, settlement, (index, Part::Run), depth, (span, running)).await
 }
 
 /// Lets an author's code run. What it fails with is its own, also what it has hidden: others come after it.
@@ -427,12 +430,13 @@ async fn by_author(
     settlement: &Settlement,
     (index, part): (usize, Part),
     depth: u32,
-    running: Running<Result<Box<RawValue>>>,
+    (span, running): (Span, Running<Result<Box<RawValue>>>),
 ) -> Result<Box<RawValue>> {
     let noted = noted(ground, tx);
     noted.enter(depth, (index, part));
     settlement.progress.enter(index, part);
-    let ended = running.await.and_then(|value| tx.intact().map(|()| value));
+    let ended = running.instrument(span.clone()).await.and_then(|value| tx.intact().map(|()| value));
+    span.record("outcome", if ended.is_ok() { "success" } else { "failed" });
     let value = ended.map_err(|error| author_failed(index, part, error))?;
     settlement.progress.leave();
     noted.leave();
@@ -465,11 +469,12 @@ async fn tell(
             args,
             context: None,
             key: item.key.clone(),
-            trace: item.trace.clone(),
+            trace: Some(span::step(ending.taken.id, item, &*ground.random)),
             cancel: Cancel::default(),
         };
+        let span = span::span(&settlement.pool_name, item, &call);
         let running = mutation(tx.clone(), call);
-        by_author(ground, tx, settlement, (index, Part::Tell), depth, running).await?;
+        by_author(ground, tx, settlement, (index, Part::Tell), depth, (span, running)).await?;
         return Ok(());
     }
     let mut telling =

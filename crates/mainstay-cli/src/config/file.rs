@@ -135,6 +135,7 @@ fn simple(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Integer(number) => {
             i64::from_str_radix(number.as_str(), number.radix()).ok().map(Value::Integer)
         }
+        DeValue::Float(number) => Some(Value::Decimal(number.as_str().to_owned().into())),
         DeValue::Boolean(flag) => Some(Value::Boolean(*flag)),
         DeValue::Array(values) => {
             let text = |value: &Spanned<DeValue<'_>>| value.get_ref().as_str().map(str::to_owned);

@@ -1,7 +1,7 @@
 //! The configuration: `mainstay.toml`, overridden by the environment, overridden by flags.
 //!
 //! - `setting`: what a setting is
-//! - `server`, `store`, `egress`, `publications`, `dead_letters`, `health`: the settings of `[server]` and so on; each further section is a file
+//! - `server`, `store`, `egress`, `publications`, `dead_letters`, `health`, `tracing`: the settings of `[server]` and so on; each further section is a file
 //!   like them and a line in [`SECTIONS`]
 //! - `table`: what a named table is
 //! - `pools`, `functions`, `targets`, `crons`, `limits`, `circuits`: the tables `[pools.NAME]` and so on; each further kind is a file
@@ -32,6 +32,7 @@ pub mod store;
 mod suggest;
 pub mod table;
 pub mod targets;
+pub mod tracing;
 
 pub use error::{CODES, Error};
 pub use place::Place;
@@ -55,6 +56,7 @@ pub static SECTIONS: &[&Section] = &[
     &publications::SECTION,
     &dead_letters::SECTION,
     &health::SECTION,
+    &tracing::SECTION,
 ];
 
 /// Every kind of named table this version knows.
@@ -239,6 +241,11 @@ impl Draft {
             (Ok(()), Some(value)) => self.said.push(Entry { setting, value, place: Some(place) }),
             (Err(Fault::Url(source)), _) => self.problems.push(Error::StoreUrl { place, source }),
             (Err(Fault::Range(source)), _) => self.problems.push(Error::Range { place, setting, source }),
+            // What stands where a secret belongs may be one.
+            _ if setting.kind.is_private() => {
+                let found = "something else".to_owned();
+                self.problems.push(Error::InvalidValue { place, setting, found });
+            }
             _ => self.problems.push(Error::InvalidValue { place, setting, found: found() }),
         }
     }

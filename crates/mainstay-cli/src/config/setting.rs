@@ -1,6 +1,6 @@
 //! What a setting is: where it stands, which values it takes, and what it is for.
 
-use axum::http::HeaderName;
+use axum::http::{HeaderName, Uri};
 use mainstay::store::Location;
 use mainstay::work::egress::Egress;
 use std::borrow::Cow;
@@ -67,6 +67,14 @@ pub enum Kind {
     Ranges,
     /// The name of a header.
     Header,
+    /// The URL of a collector; empty for none.
+    Endpoint,
+    /// Where a secret is; empty for none.
+    Variable,
+    /// What something is called.
+    Name,
+    /// A share, from 0 to 1.
+    Ratio,
     /// True or false.
     Boolean,
     /// A whole number; without `most` it has no upper end.
@@ -98,6 +106,15 @@ impl Kind {
             (Self::File, Value::Text(path)) if !path.contains('\0') => Ok(()),
             (Self::Ranges, Value::List(ranges)) => Egress::new(ranges).map(drop).map_err(Fault::Range),
             (Self::Header, Value::Text(name)) if HeaderName::from_bytes(name.as_bytes()).is_ok() => Ok(()),
+            (Self::Endpoint, Value::Text(url)) if url.is_empty() || is_endpoint(url) => Ok(()),
+            (Self::Variable, Value::Text(text)) if text.is_empty() || is_variable(text) => Ok(()),
+            (Self::Name, Value::Text(name)) if is_name(name) => Ok(()),
+            (Self::Ratio, Value::Integer(0 | 1)) => Ok(()),
+            (Self::Ratio, Value::Decimal(text))
+                if text.parse().is_ok_and(|ratio: f64| (0.0..=1.0).contains(&ratio)) =>
+            {
+                Ok(())
+            }
             (Self::Boolean, Value::Boolean(_)) => Ok(()),
             (Self::Integer { least, most }, Value::Integer(number))
                 if *number >= least && most.is_none_or(|most| *number <= most) =>
@@ -108,12 +125,22 @@ impl Kind {
         }
     }
 
+    /// Whether what is written there by mistake may be a secret.
+    pub fn is_private(self) -> bool {
+        matches!(self, Self::Endpoint | Self::Variable)
+    }
+
     /// Reads what the environment or a flag says, which is always text.
     pub fn read(self, text: &str) -> Option<Value> {
         match self {
-            Self::StoreUrl | Self::Address | Self::File | Self::Header => {
-                Some(Value::Text(text.to_owned().into()))
-            }
+            Self::StoreUrl
+            | Self::Address
+            | Self::File
+            | Self::Header
+            | Self::Endpoint
+            | Self::Variable
+            | Self::Name => Some(Value::Text(text.to_owned().into())),
+            Self::Ratio => Some(Value::Decimal(text.to_owned().into())),
             Self::Ranges => {
                 let ranges = text.split(',').map(str::trim).filter(|range| !range.is_empty());
                 Some(Value::List(ranges.map(str::to_owned).collect()))
@@ -122,6 +149,23 @@ impl Kind {
             Self::Integer { .. } => text.replace('_', "").parse().ok().map(Value::Integer),
         }
     }
+}
+
+fn is_endpoint(url: &str) -> bool {
+    url.parse::<Uri>().is_ok_and(|url| {
+        matches!(url.scheme_str(), Some("http" | "https"))
+            && url.authority().is_some_and(|authority| !authority.as_str().contains('@'))
+            && url.query().is_none()
+    })
+}
+
+fn is_variable(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.strip_prefix("env:").is_some_and(|name| !name.is_empty() && name.bytes().all(is_plain))
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=128).contains(&name.len()) && !name.contains(char::is_control)
 }
 
 /// As it continues the words "must be".
@@ -133,6 +177,14 @@ impl fmt::Display for Kind {
             Self::File => out.write_str("the path of a file"),
             Self::Ranges => out.write_str("a list of ranges of addresses, as in [\"10.0.0.0/8\"]"),
             Self::Header => out.write_str("the name of a header, as in \"X-Forwarded-For\""),
+            Self::Endpoint => out.write_str(
+                "the URL of a collector without a password or a query, as in http://127.0.0.1:4318, or empty",
+            ),
+            Self::Variable => {
+                out.write_str("env: and the name of a variable, as in \"env:OTLP_HEADERS\", or empty")
+            }
+            Self::Name => out.write_str("a name of 1 to 128 bytes"),
+            Self::Ratio => out.write_str("a number from 0 to 1"),
             Self::Boolean => out.write_str("true or false"),
             Self::Integer { least, most: Some(most) } => write!(out, "a whole number from {least} to {most}"),
             Self::Integer { least, most: None } => write!(out, "a whole number of at least {least}"),
@@ -147,6 +199,8 @@ pub enum Value {
     Text(Cow<'static, str>),
     /// A whole number.
     Integer(i64),
+    /// Another number, as it is written.
+    Decimal(Cow<'static, str>),
     /// True or false.
     Boolean(bool),
     /// Several texts.
@@ -171,6 +225,7 @@ impl Value {
         match self {
             Self::Text(text) => text.as_ref().into(),
             Self::Integer(number) => (*number).into(),
+            Self::Decimal(text) => text.parse::<f64>().ok().into(),
             Self::Boolean(flag) => (*flag).into(),
             Self::List(texts) => texts.clone().into(),
         }
@@ -183,6 +238,7 @@ impl fmt::Display for Value {
         match self {
             Self::Text(text) => toml::Value::String(text.clone().into_owned()).fmt(out),
             Self::Integer(number) => number.fmt(out),
+            Self::Decimal(text) => text.fmt(out),
             Self::Boolean(flag) => flag.fmt(out),
             Self::List(texts) => {
                 toml::Value::Array(texts.iter().map(|text| toml::Value::String(text.clone())).collect())

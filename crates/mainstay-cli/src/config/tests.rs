@@ -88,9 +88,9 @@ fn names_that_nobody_reads_are_told_with_what_was_meant() {
         [CONFIG_UNKNOWN_KEY] mainstay.toml:1:1: `url` stands outside of every section
           Put it below a line that says [store].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:2:2: section [plools] is not known to this version
-          Did you mean [pools]? Known: [server], [store], [egress], [publications], [deadLetters], [health], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+          Did you mean [pools]? Known: [server], [store], [egress], [publications], [deadLetters], [health], [tracing], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:4:2: section [sotre] is not known to this version
-          Did you mean [store]? Known: [server], [store], [egress], [publications], [deadLetters], [health], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+          Did you mean [store]? Known: [server], [store], [egress], [publications], [deadLetters], [health], [tracing], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         [CONFIG_UNKNOWN_KEY] mainstay.toml:6:1: unknown key `bussyTimeoutMs` in [store]
           Did you mean `busyTimeoutMs`? It has: `url`, `busyTimeoutMs`, `transactionTimeoutMs`, `readTimeoutMs`, `queueLimit`, `readers`, `connections`, `walLimitBytes`, `migrate`.
         [CONFIG_UNKNOWN_KEY] mainstay.toml:7:3: unknown key `lsiten` in [store]

@@ -2,7 +2,7 @@
 
 use crate::arguments::Global;
 use crate::config::{self, Config, Setting};
-use crate::{Result, output, signals, workshop};
+use crate::{Error, Result, log, output, signals, workshop};
 use clap::Args;
 use mainstay::store::Store;
 use mainstay_server::{Routes, Server, Stopped, Tokens};
@@ -39,9 +39,16 @@ impl Serve {
         let options = config::server::options(&config)?.configuration(super::config::to_json(&config));
         // From the first moment, so that nobody who starts and stops us at once is ignored.
         let stop = signals::told_to_stop()?;
+        let traces = config::tracing::options(&config).map_err(|problem| Error::Config(vec![problem]))?;
+        let traces = traces.map(log::export).transpose();
+        let traces = traces.map_err(|source| Error::Io { what: "threads".to_owned(), source })?;
         let store = config::store::options(&config).open().await?;
         let ended = serve(&config, options, &store, global.json, stop).await;
         store.close().await;
+        if let Some(traces) = traces {
+            // It waits for the collector, but not for long.
+            drop(tokio::task::spawn_blocking(move || traces.stop()).await);
+        }
         let Stopped { abandoned } = ended?;
         eprintln!("{}", farewell(abandoned));
         Ok(())

@@ -60,6 +60,12 @@ fn without_a_file_everything_is_default() {
         projectionPoolDepth = 0   # default
         dcbRetryPoolDepth = 0     # default
         eventReplayPoolDepth = 0  # default
+
+        [tracing]
+        otlpEndpoint = ""         # default
+        otlpHeaders = ""          # default
+        serviceName = "mainstay"  # default
+        sampleRatio = 1.0         # default
         "#);
     insta::assert_snapshot!(answer.stderr, @"The configuration is valid; read: no configuration file, environment, flags.");
     assert_eq!(folder.files(), [""; 0]);
@@ -124,6 +130,12 @@ fn flags_override_the_environment_which_overrides_the_file() {
         projectionPoolDepth = 0   # default
         dcbRetryPoolDepth = 0     # default
         eventReplayPoolDepth = 0  # default
+
+        [tracing]
+        otlpEndpoint = ""         # default
+        otlpHeaders = ""          # default
+        serviceName = "mainstay"  # default
+        sampleRatio = 1.0         # default
         "#);
     let settings = folder.run_with(&environment, "config check --json").json();
     assert_eq!(settings["file"], "mainstay.toml");
@@ -155,7 +167,7 @@ fn mistakes_are_told_with_line_column_and_hint() {
         error[CONFIG_INVALID_VALUE]: mainstay.toml:3:11: store.readers must be a whole number from 1 to 64, not 0
         hint: Leave it out to get the default, 4.
         error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [plumbing] is not known to this version
-        hint: Known: [server], [store], [egress], [publications], [deadLetters], [health], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+        hint: Known: [server], [store], [egress], [publications], [deadLetters], [health], [tracing], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         ");
 }
 
@@ -226,6 +238,12 @@ fn tables_are_shown_without_their_secrets() {
         dcbRetryPoolDepth = 0     # default
         eventReplayPoolDepth = 0  # default
 
+        [tracing]
+        otlpEndpoint = ""         # default
+        otlpHeaders = ""          # default
+        serviceName = "mainstay"  # default
+        sampleRatio = 1.0         # default
+
         [pools.mail]
         maxParallelism = 3           # mainstay.toml:2:18
         retry = { maxAttempts = 2 }  # mainstay.toml:3:9
@@ -238,14 +256,59 @@ fn tables_are_shown_without_their_secrets() {
     insta::assert_snapshot!(json["settings"]["functions"]["send"]["secret"], @r#"{"place":"mainstay.toml:6:10","source":"file","value":["***","env:OLD_ONE"]}"#);
 }
 
+#[test]
+fn where_spans_go_is_checked_and_what_may_be_secret_is_not_repeated() {
+    let folder = Folder::new();
+    folder.write(
+        "mainstay.toml",
+        "[tracing]\notlpEndpoint = \"http://me:hunter2@collector:4318\"\notlpHeaders = \"x-key=hunter2\"\n\
+         serviceName = \"\"\nsampleRatio = 1.5\n",
+    );
+    let answer = folder.run("config check");
+    answer.assert_failed(2, "CONFIG_INVALID_VALUE");
+    insta::assert_snapshot!(answer.stderr, @r#"
+        error[CONFIG_INVALID_VALUE]: mainstay.toml:2:16: tracing.otlpEndpoint must be the URL of a collector without a password or a query, as in http://127.0.0.1:4318, or empty, not something else
+        hint: Leave it out to get the default, "".
+        error[CONFIG_INVALID_VALUE]: mainstay.toml:3:15: tracing.otlpHeaders must be env: and the name of a variable, as in "env:OTLP_HEADERS", or empty, not something else
+        hint: Leave it out to get the default, "".
+        error[CONFIG_INVALID_VALUE]: mainstay.toml:4:15: tracing.serviceName must be a name of 1 to 128 bytes, not the text ""
+        hint: Leave it out to get the default, "mainstay".
+        error[CONFIG_INVALID_VALUE]: mainstay.toml:5:15: tracing.sampleRatio must be a number from 0 to 1, not 1.5
+        hint: Leave it out to get the default, 1.0.
+        "#);
+    folder.write(
+        "mainstay.toml",
+        "[tracing]\notlpEndpoint = \"http://127.0.0.1:1\"\notlpHeaders = \"env:NOT_THERE\"\n",
+    );
+    assert_eq!(
+        folder.run("config check").code,
+        0,
+        "what is in the environment is looked at by whoever serves"
+    );
+    let answer = folder.run("serve --listen 127.0.0.1:0");
+    answer.assert_failed(2, "CONFIG_INVALID_VALUE");
+    assert!(
+        answer.stderr.contains("mainstay.toml:3:15: tracing.otlpHeaders: the variable NOT_THERE"),
+        "{answer:?}"
+    );
+    let secret = [("NOT_THERE", "x-key: hunter2")];
+    let answer = folder.run_with(&secret, "serve --listen 127.0.0.1:0");
+    answer.assert_failed(2, "CONFIG_INVALID_VALUE");
+    assert!(!answer.stderr.contains("hunter2"), "{answer:?}");
+}
+
 /// Every block of TOML in the documents that are written by hand is a configuration.
 #[test]
 fn the_configurations_in_the_documents_are_valid() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut count = 0;
-    for document in
-        ["README.md", "docs/concepts/work.md", "docs/operations/work.md", "docs/operations/server.md"]
-    {
+    for document in [
+        "README.md",
+        "docs/concepts/work.md",
+        "docs/operations/work.md",
+        "docs/operations/server.md",
+        "docs/operations/tracing.md",
+    ] {
         let text = std::fs::read_to_string(root.join(document)).unwrap();
         for block in text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
             let folder = Folder::new();

@@ -93,3 +93,61 @@ fn what_is_wrong_is_refused_as_a_server_would() {
         folder.run(&format!("dead-letters {wrong}")).assert_failed(2, "CLI_USAGE_INVALID");
     }
 }
+
+#[test]
+fn a_server_that_is_killed_during_a_bulk_retry_goes_on_with_every_letter() {
+    const LETTERS: usize = 600;
+    let is_well = Arc::new(AtomicBool::new(false));
+    let well = is_well.clone();
+    let endpoint = Endpoint::start(move |_| match well.load(Ordering::SeqCst) {
+        true => (204, String::new()),
+        false => (400, r#"{"error":"no such customer"}"#.to_owned()),
+    });
+    let (folder, at) = (Folder::new(), endpoint.address);
+    folder.write(
+        "mainstay.toml",
+        &format!("[pools.shop]\n[egress]\nallow = [\"127.0.0.0/8\"]\n[functions.send]\nurl = \"http://{at}/send\"\n"),
+    );
+    let token = folder.run("token create --name night --role admin").stdout;
+    let bearer = format!("Bearer {}", token.trim());
+    let ask = |server: &Serving, method: &str, path: &str, body: &str| {
+        let (status, answer) = server.send(method, path, &[("Authorization", &bearer)], body);
+        assert_eq!(status, 200, "{path}: {answer}");
+        serde_json::from_str::<serde_json::Value>(&answer).unwrap()
+    };
+    let until = |server: &Serving, is_so: &dyn Fn(&serde_json::Value) -> bool| {
+        let began = std::time::Instant::now();
+        loop {
+            let stats = ask(server, "GET", "/admin/dead-letters/stats", "");
+            if is_so(&stats) {
+                return stats;
+            }
+            assert!(began.elapsed().as_secs() < 120, "{stats}");
+            std::thread::yield_now();
+        }
+    };
+    let server = Serving::start(&folder);
+    let items: Vec<_> = (0..LETTERS).map(|number| json!({"function": "send", "args": number})).collect();
+    ask(&server, "POST", "/v1/pools/shop/work", &json!({ "items": items }).to_string());
+    until(&server, &|stats| stats["pending"] == LETTERS);
+    is_well.store(true, Ordering::SeqCst);
+    while !endpoint.rest().is_empty() {}
+
+    let preview = ask(&server, "POST", "/admin/dead-letter-operations", r#"{"action":"retry"}"#);
+    let id = preview["operationId"].as_str().unwrap().to_owned();
+    ask(&server, "POST", &format!("/admin/dead-letter-operations/{id}/run"), "");
+    // The first one that is tried again says that it has begun.
+    endpoint.next();
+    drop(server);
+
+    let left = folder.run("dead-letters stats --json").json();
+    assert_eq!(left["total"], LETTERS, "none is lost and none is there twice: {left}");
+    let server = Serving::start(&folder);
+    until(&server, &|stats| {
+        let resolved = stats["counts"].as_array().unwrap().iter().find(|count| count["status"] == "resolved");
+        resolved.is_some_and(|resolved| resolved["count"] == LETTERS)
+    });
+    let operation = ask(&server, "GET", &format!("/admin/dead-letter-operations/{id}"), "");
+    assert_eq!((&operation["status"], &operation["failed"]), (&json!("done"), &json!(0)), "{operation}");
+    assert_eq!(operation["done"], LETTERS);
+}

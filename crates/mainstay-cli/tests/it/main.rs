@@ -20,6 +20,7 @@ mod migrate;
 mod parity;
 mod program;
 mod reference;
+mod secrets;
 mod serve;
 mod serve_work;
 mod serving;

@@ -2,9 +2,13 @@
 
 use crate::program::{Folder, command};
 use serde_json::Value;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+
+/// Where a server writes its log that was asked for all of it.
+pub(crate) const LOG: &str = "serve.log";
 
 /// A server that runs in a folder, as a process of its own.
 pub(crate) struct Serving {
@@ -28,13 +32,26 @@ impl Serving {
         Self::run(command)
     }
 
+    /// With a log of everything, in a file: a pipe that nobody reads would hold the server up.
+    pub(crate) fn start_logging(folder: &Folder, environment: &[(&str, &str)]) -> Self {
+        let mut command = command(folder, "serve --json --log debug --listen 127.0.0.1:0");
+        command.envs(environment.iter().copied());
+        command.stderr(File::create(folder.path().join(LOG)).unwrap());
+        Self::listening(command)
+    }
+
     fn run(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        command.stderr(Stdio::piped());
+        Self::listening(command)
+    }
+
+    fn listening(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let listening = serde_json::from_str(&line).unwrap_or_else(|_| {
             let mut told = String::new();
-            child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
+            child.stderr.iter_mut().for_each(|stderr| drop(stderr.read_to_string(&mut told)));
             panic!("{line:?} {told}")
         });
         Self { child, listening }
@@ -83,7 +100,7 @@ impl Serving {
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         let mut told = String::new();
-        self.child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
+        self.child.stderr.iter_mut().for_each(|stderr| drop(stderr.read_to_string(&mut told)));
         told
     }
 }

@@ -16,9 +16,10 @@ use super::dispatch::Shared;
 use super::handlers::Handler;
 use super::outcome::CommandResult;
 use super::record::{self, State};
+use super::span::Appending;
 use crate::{Error, Result};
 use mainstay_core::query::Query;
-use mainstay_events::{NewEvent, Receipt};
+use mainstay_events::NewEvent;
 use mainstay_store::{Ending, Epilogue, Tx};
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -81,12 +82,12 @@ struct Member {
 }
 
 /// What came of a command, and where its events will be.
-type Decided = (CommandResult, Option<Receipt>);
+type Decided = (CommandResult, Option<Appending>);
 
 /// What came of deciding in company.
 enum Answer {
     /// It is decided.
-    Decided(CommandResult, Option<Receipt>),
+    Decided(CommandResult, Option<Appending>),
     /// It is not, and should be tried alone.
     Alone,
     /// Nobody can be decided now, or whether it is decided is not known.

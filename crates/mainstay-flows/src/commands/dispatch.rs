@@ -13,13 +13,15 @@ use super::handling::Handling;
 use super::outcome::{CommandResult, Dispatched, Outcome};
 use super::record::{self, CommandStatus, Record, State, topic};
 use super::retry::{self, Overtaken};
+use super::span::{self, Appending};
 use crate::error::{Error, Result};
 use mainstay_core::ids::Ids;
-use mainstay_events::{Append, AppendedEvent, Log, Receipt};
+use mainstay_events::{Append, AppendedEvent, Log};
 use mainstay_store::Tx;
 use mainstay_work::Work;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use tracing::Instrument;
 
 /// How often a command that may be decided anew at once is, before its caller hears of the conflict.
 const DECIDED_AT_ONCE: u32 = 5;
@@ -47,7 +49,7 @@ pub(super) struct Shared {
 
 /// What came of one try to decide.
 enum Tried {
-    Decided(CommandResult, Option<Receipt>),
+    Decided(CommandResult, Option<Appending>),
     Overtaken(Overtaken, Error),
 }
 
@@ -90,31 +92,39 @@ impl Dispatcher {
         }
         let is_new = command.command_id.is_none();
         let issued = Arc::new(command.issue(&shared.ids, &**shared.log.store().random())?);
+        let span = span::span(&issued);
+        let answer = self.answer(&issued, is_new).instrument(span.clone()).await;
+        span::record(&span, answer.as_ref().map(|dispatched| &dispatched.outcome));
+        answer
+    }
+
+    async fn answer(&self, issued: &Arc<Issued>, is_new: bool) -> Result<Dispatched> {
+        let shared = &self.0;
         let handler = shared.commands.handler(&issued.command_type)?;
         if !is_new && let Some(record) = shared.find(&issued.command_id).await? {
-            return shared.known(&issued, record).await;
+            return shared.known(issued, record).await;
         }
         if let Err(reason) = (handler.check)(&issued.command_type, &issued.payload) {
             let code = "VALIDATION_ERROR".to_owned();
             let reason = format!("payload: {reason}");
-            return Ok(dispatched(&issued, Outcome::Rejected { code, reason, context: None }));
+            return Ok(dispatched(issued, Outcome::Rejected { code, reason, context: None }));
         }
         let pipeline = shared.commands.pipeline();
-        let (passed, stopped) = pipeline.before(&issued).await?;
+        let (passed, stopped) = pipeline.before(issued).await?;
         let answer = match stopped {
-            Some(outcome) => dispatched(&issued, outcome),
-            None => match shared.decide(&issued).await {
-                Ok(outcome) => dispatched(&issued, outcome),
+            Some(outcome) => dispatched(issued, outcome),
+            None => match shared.decide(issued).await {
+                Ok(outcome) => dispatched(issued, outcome),
                 // Somebody else dispatched it at the same time, or nobody heard of the commit.
                 Err(error) if error.may_be_decided() => match shared.find(&issued.command_id).await {
-                    Ok(Some(record)) => shared.known(&issued, record).await?,
+                    Ok(Some(record)) => shared.known(issued, record).await?,
                     // Who cannot look knows no more than before.
                     Ok(None) | Err(_) => return Err(error),
                 },
                 Err(error) => return Err(error),
             },
         };
-        pipeline.after(passed, &issued, &answer.outcome).await;
+        pipeline.after(passed, issued, &answer.outcome).await;
         Ok(answer)
     }
 
@@ -243,7 +253,10 @@ impl Shared {
                 }
             };
             match tried {
-                Tried::Decided(result, receipt) => return Ok(outcome(result, receipt)),
+                Tried::Decided(result, appending) => {
+                    appending.iter().for_each(|appending| appending.tell(issued));
+                    return Ok(outcome(result, appending));
+                }
                 Tried::Overtaken(overtaken, _) if issued.retry.is_some() => {
                     let result = self.defer(issued, overtaken).await?.ok_or(Error::Late)?;
                     return Ok(result.outcome(Vec::new()));
@@ -289,7 +302,7 @@ impl Shared {
         handler: &Handler,
         issued: Arc<Issued>,
         boundary: Arc<OnceLock<String>>,
-    ) -> mainstay_store::Result<(CommandResult, Option<Receipt>)> {
+    ) -> mainstay_store::Result<(CommandResult, Option<Appending>)> {
         let now_ms = self.now_ms(&tx).await?;
         let (result, receipt) = self.handle_in(tx.clone(), handler, issued.clone(), boundary, now_ms).await?;
         self.end_in(&tx, &issued, State::Executed, &result).await?;
@@ -304,7 +317,7 @@ impl Shared {
         issued: Arc<Issued>,
         boundary: Arc<OnceLock<String>>,
         now_ms: i64,
-    ) -> mainstay_store::Result<(CommandResult, Option<Receipt>)> {
+    ) -> mainstay_store::Result<(CommandResult, Option<Appending>)> {
         let log = match &issued.tenant_id {
             Some(tenant) => self.log.for_tenant(tenant),
             None => self.log.clone(),
@@ -324,19 +337,20 @@ impl Shared {
         let events: Vec<_> = events.into_iter().map(|event| handling.stamp(event)).collect();
         let append = Append { condition: handling.condition(), ..Append::new(events) };
         let Handling { tx, log, .. } = handling;
-        let receipt = match append.events.is_empty() {
+        let appending = match append.events.is_empty() {
             true => None,
             false => {
                 Seated::note(&tx, &append.events);
-                Some(log.append_in(&tx, append)?)
+                let steps = Appending::steps(&append.events);
+                Some(Appending::new(log.append_in(&tx, append)?, steps))
             }
         };
-        let event_ids = receipt.as_ref().map(|receipt| receipt.event_ids().to_vec()).unwrap_or_default();
+        let event_ids = appending.as_ref().map(|one| one.receipt.event_ids().to_vec()).unwrap_or_default();
         let result = match data {
             Some(data) => CommandResult::success(data, event_ids),
             None => CommandResult::failed(reason, event_ids),
         };
-        Ok((result, receipt))
+        Ok((result, appending))
     }
 
     /// Ends a command that changes nothing else; nothing when somebody else was first.
@@ -385,8 +399,8 @@ fn overtaken_at(error: &Error) -> Option<u64> {
     }
 }
 
-fn outcome(result: CommandResult, receipt: Option<Receipt>) -> Outcome {
-    let appended = receipt.as_ref().and_then(Receipt::get);
+fn outcome(result: CommandResult, appending: Option<Appending>) -> Outcome {
+    let appended = appending.as_ref().and_then(|one| one.receipt.get());
     result.outcome(appended.map(|appended| appended.events.clone()).unwrap_or_default())
 }
 

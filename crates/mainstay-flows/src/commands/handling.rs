@@ -72,8 +72,8 @@ impl Handling {
 
     /// Starts work when the command is committed, as part of its trace; the item's id.
     pub fn start(&self, item: NewWork) -> mainstay_store::Result<String> {
-        let trace = self.issued.trace.child(&**self.random());
-        let receipt = self.work.enqueue_in(&self.tx, [item.or_trace(trace)])?;
+        let item = item.or_trace(self.issued.trace.clone()).or_correlated(&self.issued.correlation_id);
+        let receipt = self.work.enqueue_in(&self.tx, [item])?;
         Ok(receipt.work_ids().first().cloned().unwrap_or_default())
     }
 

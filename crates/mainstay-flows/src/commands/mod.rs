@@ -13,6 +13,7 @@
 //! author's events and those of the log, on `variant`, how serde sees an enum; `upcast`, data of older versions, brought up
 //! to date as they are read; `snapshots`, states of long histories, kept.
 //!
+//! - `span`: what is told of every decision to whoever listens
 //! - [`testing`]: what authors test with
 
 mod boundary;
@@ -33,6 +34,7 @@ mod record;
 mod retry;
 mod schema;
 mod snapshots;
+mod span;
 pub mod testing;
 mod upcast;
 mod variant;

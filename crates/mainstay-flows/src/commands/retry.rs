@@ -16,7 +16,7 @@ use super::command::Issued;
 use super::dispatch::Shared;
 use super::outcome::{CommandResult, Deferred};
 use super::record::{self, State};
-use super::snapshots;
+use super::{snapshots, span};
 use crate::error::{Error, Result};
 use mainstay_core::backoff::Backoff;
 use mainstay_core::failure::Failure;
@@ -29,6 +29,7 @@ use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use tracing::Instrument;
 
 /// The pool that commands are decided again on.
 pub const RETRY_POOL: &str = "dcbRetryPool";
@@ -206,7 +207,8 @@ impl Shared {
             .retry(outlasting())
             .run_after(Duration::from_millis(delay_ms))
             .on_complete(RETRIED, &attempt)?
-            .trace(next.trace.child(&**self.log().store().random()));
+            .trace(next.trace.clone())
+            .correlated(&next.correlation_id);
         let receipt = self.work().enqueue_in(tx, [item])?;
         let result = CommandResult::deferred(Deferred {
             retry_key,
@@ -238,19 +240,27 @@ impl Shared {
             context: retry.context.clone(),
         };
         let item = NewWork::new(RETRY_POOL, function, &ended)?
-            .trace(issued.trace.child(&**self.log().store().random()));
+            .trace(issued.trace.clone())
+            .correlated(&issued.correlation_id);
         self.work().enqueue_in(tx, [item])?;
         Ok(())
     }
 
     /// Decides a command again, unless it has moved on.
-    async fn decide_again(self: &Arc<Self>, args: RetryArgs) -> Result<()> {
+    async fn decide_again(self: &Arc<Self>, call: &Call, args: RetryArgs) -> Result<()> {
         let attempt = args.options.attempt;
         let Some(record) = self.find(&args.command_id).await? else { return Ok(()) };
         if record.state != State::Pending || record.attempt != attempt {
             return Ok(());
         }
-        match self.decide(&Arc::new(record.issued)).await {
+        let mut issued = record.issued;
+        if let Some(cause) = &call.trace {
+            issued.trace = cause.child(&**self.log().store().random());
+        }
+        let span = span::span(&issued);
+        let answer = self.decide(&Arc::new(issued)).instrument(span.clone()).await;
+        span::record(&span, answer.as_ref());
+        match answer {
             Ok(_) | Err(Error::Late) => Ok(()),
             Err(error) => Err(error),
         }
@@ -276,12 +286,12 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
     let there = move || dispatcher.get().and_then(Weak::upgrade);
     let (again, told, pruning) = (there.clone(), there.clone(), there);
     functions
-        .action(RETRY, move |_: Call, args: RetryArgs| {
+        .action(RETRY, move |call: Call, args: RetryArgs| {
             let shared = again();
             async move {
                 let shared =
                     shared.ok_or_else(|| Failure::retryable("nobody dispatches commands here yet"))?;
-                shared.decide_again(args).await.map_err(|error| match &error {
+                shared.decide_again(&call, args).await.map_err(|error| match &error {
                     Error::Store(_) if error.is_retryable() => Failure::retryable(error.to_string()),
                     // Another node has the handler: this one is older or newer.
                     Error::UnknownCommand(_) => Failure::retryable(error.to_string()),

@@ -146,16 +146,12 @@ impl Appends {
         self.log.check_append(event.clone())?;
         let key = partition_key("append", &format!("{}:{}", stream.stream_type, stream.id));
         let policy = retries.map_or(Ok(self.policy), |retries| retries.policy())?;
-        let random = self.work.store().random();
-        let trace = match &event.trace {
-            Some(trace) => trace.child(&**random),
-            None => mainstay_core::trace::TraceContext::root(&**random),
-        };
-        let mut item = NewWork::new(APPEND_POOL, APPEND, &event)?
-            .key(key)
-            .retry(policy)
-            .letter_kind(LETTER_KIND)
-            .trace(trace);
+        let trace = event.trace.clone();
+        let mut item =
+            NewWork::new(APPEND_POOL, APPEND, &event)?.key(key).retry(policy).letter_kind(LETTER_KIND);
+        if let Some(trace) = trace {
+            item = item.trace(trace);
+        }
         if let Some(context) = context {
             item = item.context(&context)?;
         }

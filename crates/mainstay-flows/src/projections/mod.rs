@@ -6,7 +6,7 @@
 //!
 //! - `definition`, `lanes`, `tables`, `registry`: what an author says
 //! - `lifecycle`, `checkpoints`, `status`: how a projection is doing
-//! - `projector`, `apply`, `watcher`, `running`: following the log
+//! - `projector`, `apply`, `watcher`, `running`: following the log; `span`, what is told of that
 //! - `wait`, `trace`: what is in a read model
 //! - [`failures`]: events that a handler cannot take
 //! - [`replay`]: filling a read model anew
@@ -23,6 +23,7 @@ mod registry;
 pub mod replay;
 mod running;
 mod schema;
+mod span;
 mod status;
 mod tables;
 mod trace;

@@ -10,6 +10,7 @@ use super::definition::Projection;
 use super::failures::{self, Quarantined, Verdict};
 use super::opened::Shared;
 use super::running::{Bell, Seen};
+use super::span::Spans;
 use super::status;
 use mainstay_core::failure::Failure;
 use mainstay_events::Event;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 /// How long to wait after the store has failed.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -68,6 +70,8 @@ struct Batch {
     to: u64,
     events: Arc<[Event]>,
     stage: Arc<Stage>,
+    /// What is told of it.
+    spans: Spans,
 }
 
 impl Projector {
@@ -185,6 +189,12 @@ impl Projector {
     }
 
     async fn apply(&mut self, place: Place, chunk: Chunk) -> Next {
+        let events: Arc<[Event]> = chunk.events.into();
+        let spans = match chunk.is_last && !place.is_catching_up {
+            true => Spans::of(&self.projection.name, &events, &**self.shared.store.random()),
+            // Far behind, or filled anew: nobody waits for the trace of what is long past.
+            false => Spans::default(),
+        };
         let batch = Batch {
             shared: self.shared.clone(),
             projection: self.projection.clone(),
@@ -192,8 +202,9 @@ impl Projector {
             generation: place.generation,
             from: place.position,
             to: chunk.to,
-            events: chunk.events.into(),
+            events,
             stage: Arc::default(),
+            spans,
         };
         match self.carry_out(&batch).await {
             Ok(next) => next,
@@ -206,6 +217,7 @@ impl Projector {
     async fn carry_out(&mut self, batch: &Batch) -> Result<Next, Failure> {
         match self.shared.store.transact_with(batch.clone(), apply_in).await {
             Ok(true) => {
+                batch.spans.record("success");
                 if let Some(place) = &mut self.place {
                     (place.position, place.looked) = (batch.to, batch.to.max(place.looked));
                 }
@@ -233,8 +245,9 @@ impl Projector {
             }
             let is_last = index + 1 == batch.events.len();
             let to = if is_last { batch.to } else { event.position() };
-            let alone =
-                Batch { from, to, events: [event.clone()].into(), stage: Arc::default(), ..batch.clone() };
+            let spans = batch.spans.only(index);
+            let (events, stage) = ([event.clone()].into(), Arc::default());
+            let alone = Batch { from, to, events, stage, spans, ..batch.clone() };
             match self.carry_out(&alone).await {
                 Ok(Next::Look) if self.place.is_some_and(|place| place.position == to) => from = to,
                 Ok(next) => return next,
@@ -249,6 +262,8 @@ impl Projector {
         let context = (batch.clone(), failure.clone());
         match self.shared.store.transact_with(context, record_in).await {
             Ok(Some(Verdict::Again(after_ms))) => {
+                batch.spans.record("failed");
+                let _in = batch.spans.around().entered();
                 tracing::warn!(projection = self.projection.name, %failure, after_ms, "an event failed");
                 // The same chunk is read again; what was passed over meanwhile is kept.
                 if let Some(place) = &mut self.place {
@@ -257,6 +272,8 @@ impl Projector {
                 Next::Pause(Duration::from_millis(after_ms))
             }
             Ok(Some(Verdict::GivenUp { attempts })) => {
+                batch.spans.record("failed");
+                let _in = batch.spans.around().entered();
                 tracing::error!(projection = self.projection.name, %failure, attempts, "an event was given up");
                 if let Some(place) = &mut self.place {
                     (place.position, place.looked) = (batch.to, batch.to);
@@ -328,7 +345,8 @@ async fn apply_in(tx: Tx, batch: Batch) -> mainstay_store::Result<bool> {
         return Ok(false);
     }
     let Batch { projection, generation, events, stage, .. } = &batch;
-    let taken = apply::give(&tx, projection, *generation, events, stage).await?;
+    let giving = apply::give(&tx, projection, *generation, events, stage);
+    let taken = giving.instrument(batch.spans.around()).await?;
     let failpoints = batch.shared.store.failpoints();
     failpoints.hit("projections.applied")?;
     let last = events.last().map(Event::id);

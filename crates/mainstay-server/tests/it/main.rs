@@ -18,6 +18,7 @@ mod intents;
 mod limits;
 mod logged;
 mod metrics;
+mod one_trace;
 mod openapi;
 mod problems;
 mod projections;

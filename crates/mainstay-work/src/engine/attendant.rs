@@ -11,6 +11,7 @@ use crate::functions::{ActionBody, Body, Call, Cancel};
 use crate::item::UNREADABLE;
 use crate::next::Outcome;
 use crate::settle::{Ending, Plan, call};
+use crate::span;
 use crate::work::Ground;
 use futures_util::FutureExt;
 use mainstay_core::circuit::{Admitted, Circuit, Ended, Gate, Rejected};
@@ -22,6 +23,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, watch};
+use tracing::Instrument;
 
 /// How long to wait for a wake-up before looking by oneself. The keeper looks far more often, for all pools at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
@@ -283,12 +285,14 @@ impl Attendant {
             None => Plan::Ended(Outcome::Unstarted),
             Some(Body::Mutation(_)) => Plan::Run,
             Some(Body::Action { run, timeout }) => {
-                let call = call(id, &taken.item, cancel.clone());
+                let call = call(&self.shared.ground, id, &taken.item, cancel.clone());
+                let span = span::span(&self.desk.name, &taken.item, &call);
                 let circuit = self.shared.ground.functions.circuit(&taken.item.function).cloned();
                 let ticket = Ticket { batch, taken, done: self.done.clone() };
                 let execution = Arc::new(Execution::of_action(cancel, ticket, *timeout));
                 floor.add(id, execution.clone());
-                tokio::spawn(act(execution, run.clone(), call, circuit));
+                let acting = act(execution, run.clone(), call, circuit);
+                tokio::spawn(acting.instrument(span));
                 return;
             }
         };
@@ -354,6 +358,7 @@ async fn act(execution: Arc<Execution>, run: Arc<ActionBody>, call: Call, circui
             admitted = Admitted::by(circuit) => match admitted {
                 Ok(admitted) => Some(admitted),
                 Err(Rejected { retry_after_ms, .. }) => {
+                    tracing::Span::current().record("outcome", "postponed");
                     return execution.end(Outcome::Postponed { after_ms: retry_after_ms });
                 }
             },
@@ -377,6 +382,15 @@ async fn act(execution: Arc<Execution>, run: Arc<ActionBody>, call: Call, circui
             None => {}
         }
     }
+    tracing::Span::current().record(
+        "outcome",
+        match &ended {
+            Some(Ok(_)) => "success",
+            Some(Err(_)) => "failed",
+            None if cancel.is_canceled() => "canceled",
+            None => "lost",
+        },
+    );
     execution.end(match ended {
         Some(Ok(value)) => Outcome::Success(value),
         Some(Err(failure)) => Outcome::Failed(failure),

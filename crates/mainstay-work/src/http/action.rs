@@ -22,10 +22,8 @@ impl Functions {
         let (clock, random) = (store.clock().clone(), store.random().clone());
         functions.raw_action(function.timeout() + MARGIN, name, move |call: Call| {
             let (function, now_ms) = (function.clone(), clock.now_ms());
-            let trace = match &call.trace {
-                Some(trace) => trace.child(&*random),
-                None => TraceContext::root(&*random),
-            };
+            // The endpoint is told of the execution that calls it.
+            let trace = call.trace.clone().unwrap_or_else(|| TraceContext::root(&*random));
             async move { carry_out(&function, &call, &trace, now_ms).await }
         })
     }

@@ -64,7 +64,8 @@ pub(super) fn set_timer(work: &Work, tx: &Tx, record: &Record, number: u32) -> R
     let item = NewWork::new(TIMER_POOL, TIMEOUT, &timer)?
         .run_after(Duration::from_millis(record.kept.timeout_ms))
         .retry(policy)
-        .trace(record.kept.trace.child(&**work.store().random()));
+        .trace(record.kept.trace.clone())
+        .correlated(&record.correlation_id);
     work.enqueue_in(tx, [item])?;
     Ok(())
 }
@@ -150,7 +151,8 @@ impl Shared {
             metadata: kept.metadata.clone(),
         };
         let item = NewWork::new(RETRIER_POOL, handler, &args)?
-            .trace(kept.trace.child(&**self.work.store().random()));
+            .trace(kept.trace.clone())
+            .correlated(&record.correlation_id);
         self.work.enqueue_in(tx, [item])?;
         Ok(())
     }

@@ -36,6 +36,7 @@ pub(super) fn item(
 ) -> Result<NewWork, Error> {
     let item = NewWork::new(target.pool(), target.function(), which)?.key(target.key(&which.event_id));
     let item = item.retry(policy).on_complete(ENDED, which)?.unlisted();
+    let item = event.correlation_id.iter().fold(item, |item, id| item.or_correlated(id));
     Ok(match &event.trace {
         Some(trace) => item.trace(trace.clone()),
         None => item,
@@ -97,7 +98,8 @@ fn delivery(shared: &Shared, call: &Call, found: record::Found) -> Option<Delive
         source_context: found.source_context,
         target_context: found.target,
         attempt: call.attempt,
-        trace: call.trace.as_ref().map_or_else(|| TraceContext::root(random), |trace| trace.child(random)),
+        // The target is told of the execution that delivers.
+        trace: call.trace.clone().unwrap_or_else(|| TraceContext::root(random)),
         now_ms: shared.store.clock().now_ms(),
     })
 }

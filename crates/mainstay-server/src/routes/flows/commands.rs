@@ -167,6 +167,7 @@ pub(super) async fn dispatch(
     command.retry = asked.retry.map(Into::into);
     let Dispatched { command_id, correlation_id, is_duplicate, outcome } =
         app.commands().dispatch(command).await?;
+    tracing::Span::current().record("correlation_id", &correlation_id);
     let outcome = match outcome {
         Outcome::Rejected { code, reason, context } => {
             let wait_ms = context.as_ref().and_then(|context| context["retryAfterMs"].as_u64());
