@@ -10,6 +10,8 @@ use mainstay_server::{Role, Rooms, Server, Tokens, equipped};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
 use mainstay_work::{Call, Engine, Failure, Functions, NewWork, Pool, RetryPolicy};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -229,8 +231,16 @@ fn every_view_is_drawn_and_runs_nothing_of_others() {
             "/console/audit".to_owned(),
             "/console/configuration".to_owned(),
         ];
+        let forced = [("set.state", "open"), ("set.reason", "by hand")];
+        assert_eq!(browser.act("POST /admin/circuits/payments/force", &forced).await.status, 303);
+        let api = get("/openapi.json").send(house.server.address).await.json();
+        let mut calls = BTreeSet::new();
         for view in views {
             let page = browser.page(&view).await;
+            for form in page.split("action=\"/console/act\"").skip(1) {
+                let form = form.split("</form>").next().unwrap();
+                calls.insert(check_call(form, &api));
+            }
             assert!(
                 page.contains("<h1>") && page.contains("hx-sse:connect=\"/console/live"),
                 "{view}: {page}"
@@ -240,6 +250,8 @@ fn every_view_is_drawn_and_runs_nothing_of_others() {
                 "{view}: {page}"
             );
         }
+        let called = "POST /admin/circuits/{name}/release";
+        assert!(calls.len() >= 12 && calls.contains(called), "{calls:?}");
         for (view, status) in [
             ("/console/nothing", 404),
             ("/console/events/unknown", 404),
@@ -258,6 +270,45 @@ fn every_view_is_drawn_and_runs_nothing_of_others() {
             assert!(trace.contains(part), "{part}: {trace}");
         }
     });
+}
+
+/// Asserts that a form names a call of the API and brings what that must be told; the call.
+fn check_call(form: &str, api: &Value) -> String {
+    let values = form.split("name=\"").skip(1).map(|rest| {
+        let (name, rest) = rest.split_once('"').unwrap();
+        (name, rest.strip_prefix(" value=\"").and_then(|rest| rest.split('"').next()).unwrap_or_default())
+    });
+    let fields: Vec<(&str, &str)> = values.collect();
+    let call = fields.iter().find(|(name, _)| *name == "call").unwrap_or_else(|| panic!("{form}")).1;
+    let (method, path) = call.split_once(' ').unwrap();
+    let parts: Vec<&str> = path.split('/').collect();
+    let is_it = |known: &&String| {
+        let known: Vec<&str> = known.split('/').collect();
+        let are_alike = |(one, other): (&&str, &&str)| one == other || one.starts_with('{');
+        known.len() == parts.len() && known.iter().zip(&parts).all(are_alike)
+    };
+    let paths = api["paths"].as_object().unwrap();
+    let mut found: Vec<&String> = paths.keys().filter(is_it).collect();
+    found.sort_by_key(|known| known.matches('{').count());
+    let route = found.first().unwrap_or_else(|| panic!("{call} is no call of the API"));
+    let operation = &paths[*route][&method.to_lowercase()];
+    assert!(operation.is_object(), "{call} is no call of the API");
+    let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+    let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()).unwrap_or_default();
+    let needed = api["components"]["schemas"][name]["required"].as_array().cloned().unwrap_or_default();
+    let has = |field: &str| {
+        fields.iter().any(|(name, _)| *name == format!("set.{field}") || *name == format!("number.{field}"))
+    };
+    for field in needed.iter().map(|field| field.as_str().unwrap()) {
+        assert!(has(field), "{call} must be told {field}: {form}");
+    }
+    assert!(
+        schema.is_null()
+            || operation["requestBody"]["required"] != true
+            || fields.iter().any(|(name, _)| name.contains('.') || *name == "document"),
+        "{call} takes a document: {form}"
+    );
+    format!("{method} {route}")
 }
 
 #[tokio::test]
