@@ -39,7 +39,7 @@ pub(super) fn want(
         correlation_id: event.correlation_id().to_owned(),
         causation_id: event.id().to_owned(),
     };
-    let mut item = NewWork::new(POOL, DISPATCH, &wanted)?.key(key);
+    let mut item = NewWork::new(POOL, DISPATCH, &wanted)?.key(key).correlated(event.correlation_id());
     if let Some(trace) = event.trace() {
         item = item.trace(trace);
     }
