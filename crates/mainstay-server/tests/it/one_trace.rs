@@ -60,7 +60,7 @@ impl House {
             Ok(())
         });
         let egress = Arc::new(Egress::new(&["127.0.0.1".to_owned()]).unwrap());
-        let hook = Webhook::new(HttpConfig::new(&format!("http://{webhook}/")), egress).unwrap();
+        let hook = Webhook::new(HttpConfig::new(format!("http://{webhook}/")), egress).unwrap();
         let targets = Targets::new(Retry { max_retries: 1_000, initial_backoff_ms: 20, base: 1.0 })
             .with(Target::webhook("inventory", hook));
         let publisher: Arc<OnceLock<(Publisher, mainstay_events::Log)>> = Arc::default();
