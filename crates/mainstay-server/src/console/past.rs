@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often it is looked.
-const EVERY: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(10);
 /// Ten minutes.
-const MOST: usize = 120;
+const MOST: usize = 60;
 
 /// How things were at a moment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -82,7 +82,7 @@ mod tests {
             past.add(Moment { at_ms, ..Moment::default() });
         }
         let moments = past.moments();
-        assert_eq!((moments.len(), moments[0].at_ms), (MOST, 880));
+        assert_eq!((moments.len(), moments[0].at_ms), (MOST, 940));
         past.add(Moment { at_ms: 5, ..Moment::default() });
         assert_eq!(past.moments().len(), 1);
     }

@@ -31,6 +31,36 @@ async fn make_token(server: &Running, token: &str) -> Answer {
     post("/admin/tokens", &body.to_string()).token(token).send(server.address).await
 }
 
+#[tokio::test]
+async fn b_222_b_234_one_area_has_every_admin_operation_and_one_way_leads_to_them() {
+    let server = Running::start(options()).await;
+    let below = |path: &str| server.table.iter().any(|route| route.path.starts_with(path));
+    for part in ["projections", "replays", "dead-letters", "traces", "system", "runs", "work", "audit"] {
+        assert!(below(&format!("/admin/{part}")), "{part}");
+    }
+    // Whoever is not let in is written down under the route, so each was reached through the wrapper. Strangers are
+    // written down sixty times a minute.
+    let admin = server.table.iter().filter(|route| route.path.starts_with("/admin/"));
+    let routes: Vec<String> =
+        admin.map(|route| format!("{} {}", route.method, route.path)).take(60).collect();
+    for route in &routes {
+        let (method, path) = route.split_once(' ').unwrap();
+        request(method, path).send(server.address).await.problem(401, "UNAUTHENTICATED");
+    }
+    let written: Vec<String> = entries(&server.store).await.into_iter().map(|entry| entry.action).collect();
+    assert_eq!(written, routes);
+}
+
+#[tokio::test]
+async fn b_231_a_name_makes_nobody_an_admin() {
+    let server = Running::start(options()).await;
+    let new = mainstay_server::tokens::New::named("admin", Role::Reader).unwrap().tenant("admin").unwrap();
+    let tokens = mainstay_server::Tokens::new(server.store.clone());
+    let (_, secret) = tokens.create(new).await.unwrap();
+    let refused = make_token(&server, secret.reveal()).await.problem(403, "UNAUTHORIZED");
+    assert_eq!(refused["detail"], "Admin role required");
+}
+
 #[test]
 fn b_229_b_230_who_is_not_let_in_is_told_why_and_written_down() {
     for_each_store(async |place| {

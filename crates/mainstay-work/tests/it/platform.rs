@@ -116,7 +116,13 @@ fn b_220_a_retry_through_the_retrier_carries_the_trace_and_is_found_by_its_run()
         let run = work.run("send", &(), options).await.unwrap();
         let status = ended(&work, &run).await;
         assert_eq!((status.work_id.as_str(), status.state), (run.as_str(), State::Completed));
-        assert_eq!(*seen.lock().unwrap(), Some(trace));
+        let step = seen.lock().unwrap().clone().unwrap();
+        assert_eq!(step.trace_id, trace.trace_id);
+        assert_eq!(
+            step.parent_span_id,
+            Some(trace.span_id),
+            "the execution is a step below what asked for it"
+        );
         for unknown in
             [work.retry_letter(&run).await.unwrap_err(), work.letter("nonsense").await.unwrap_err()]
         {

@@ -50,8 +50,8 @@ pub(crate) fn item(projection: &Projection, event: &Event) -> Result<NewWork, Er
     );
     let policy = policy.map_err(|error| Error::invalid("retry", error.to_string()))?;
     let args = Again { projection: projection.name.clone(), event_id: event.id().to_owned() };
-    let mut item =
-        NewWork::new(PROJECTION_POOL, APPLY, &args)?.key(key).retry(policy).tell(RETRIED).unlisted();
+    let item = NewWork::new(PROJECTION_POOL, APPLY, &args)?.key(key).retry(policy).tell(RETRIED).unlisted();
+    let mut item = item.correlated(event.correlation_id());
     if let Some(trace) = event.trace() {
         item = item.trace(trace);
     }

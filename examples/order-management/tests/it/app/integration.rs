@@ -70,7 +70,7 @@ async fn published(shop: &Shop) -> Vec<(String, Status, u32)> {
 }
 
 #[test]
-fn b_166_a_submitted_order_is_delivered_to_inventory_and_notifications() {
+fn b_166_b_273_a_submitted_order_is_delivered_to_inventory_and_notifications() {
     for_each_store(async |place| {
         let notifications = Notifications::start(&place, 0).await;
         let shop = notifications.shop(&place, "s").await;
