@@ -26,7 +26,7 @@ fn letters_are_looked_at_and_dealt_with_in_a_store_that_nobody_serves() {
         let id = enqueue(&server, &json!({"function": "send", "args": number}));
         assert_eq!(ended(&server, &id)["result"]["kind"], "failed");
     }
-    server.stop("TERM");
+    server.stop("-TERM");
 
     let listed = folder.run("dead-letters list --json").json();
     let ids: Vec<&str> =
@@ -69,7 +69,7 @@ fn letters_are_looked_at_and_dealt_with_in_a_store_that_nobody_serves() {
     for _ in 0..4 {
         endpoint.next();
     }
-    server.stop("TERM");
+    server.stop("-TERM");
     assert_eq!(folder.run("dead-letters stats --status resolved --json").json()["total"], 4);
 }
 
