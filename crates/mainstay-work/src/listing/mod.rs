@@ -239,10 +239,15 @@ mod tests {
     use super::*;
     use crate::item::WorkResult;
 
+    /// An id of the kind that ours are, with a number in it.
+    fn id_of(number: u128) -> Uuid {
+        Uuid::from_u128(0x7000_8000_0000_0000_0000 | number)
+    }
+
     fn found(ids: &[u128], reached: Option<u128>) -> Found {
         let item = |id: &u128| {
             let status = Status {
-                work_id: text(Uuid::from_u128(*id)),
+                work_id: text(id_of(*id)),
                 pool: String::new(),
                 function: String::new(),
                 state: Native::Canceled.state(),
@@ -256,13 +261,13 @@ mod tests {
                 ended_at: None,
                 result: Some(WorkResult::Canceled),
             };
-            (Uuid::from_u128(*id), Details::ended(status))
+            (id_of(*id), Details::ended(status))
         };
-        Found { items: ids.iter().map(item).collect(), reached: reached.map(Uuid::from_u128) }
+        Found { items: ids.iter().map(item).collect(), reached: reached.map(id_of) }
     }
 
     fn told(page: &ListPage) -> (Vec<u128>, Option<u128>) {
-        let number = |id: &str| parse(id).unwrap().as_u128();
+        let number = |id: &str| parse(id).unwrap().as_u128() ^ id_of(0).as_u128();
         let ids = page.work.iter().map(|item| number(&item.status.work_id)).collect();
         (ids, page.next.as_deref().map(number))
     }
