@@ -44,6 +44,8 @@ pub struct ListQuery {
     pub key: Option<String>,
     /// That belong together with this.
     pub correlation_id: Option<String>,
+    /// With this text in their arguments, as JSON has them. Of items that have ended no arguments are kept.
+    pub args: Option<String>,
     /// Whether the oldest come first.
     pub is_oldest_first: bool,
     /// What comes after the [`next`](ListPage::next) of the page before.

@@ -63,11 +63,16 @@ impl Conditions {
 
     /// That JSON has a member of this value, or seems to: whoever reads it looks again.
     fn member(&mut self, column: &str, name: &str, value: &str) {
-        let value = serde_json::Value::from(value).to_string();
-        let escaped = value.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+        let value = serde_json::Value::from(value);
+        self.holds(column, &format!("\"{name}\":{value}"));
+    }
+
+    /// That a column has this text in it, or seems to.
+    fn holds(&mut self, column: &str, text: &str) {
+        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
         let place = Self::FIRST + self.values.len();
         self.sql.push_str(&format!(" AND {column} LIKE ${place} ESCAPE '\\'"));
-        self.values.push(Value::Text(format!("%\"{name}\":{escaped}%")));
+        self.values.push(Value::Text(format!("%{escaped}%")));
     }
 }
 
@@ -134,6 +139,9 @@ impl Look<'_> {
         if let Some(correlation) = &self.query.correlation_id {
             conditions.member(WORK.text, "correlation", correlation);
         }
+        if let Some(args) = &self.query.args {
+            conditions.holds(WORK.text, args);
+        }
         self.rows(&WORK, &conditions, |id, pool, row| {
             let native = native_of(row.get(2)?);
             Ok(Details::of(id, &pool, Item::read(row.get(4)?), native, Some(row.get(3)?)))
@@ -143,7 +151,9 @@ impl Look<'_> {
 
     async fn ended(&self) -> Result<Found> {
         let all = [(Native::Success, 0), (Native::Failed, 1), (Native::Canceled, 2)];
-        let Some(states) = self.states(&all) else { return Ok(Found::default()) };
+        let Some(states) = self.states(&all).filter(|_| self.query.args.is_none()) else {
+            return Ok(Found::default());
+        };
         let mut conditions = Conditions::default();
         if states.len() < all.len() {
             conditions.any("state", &states);
@@ -288,6 +298,11 @@ impl Look<'_> {
         is(&self.query.function, Some(&item.status.function))
             && is(&self.query.key, item.status.key.as_deref())
             && is(&self.query.correlation_id, item.correlation_id.as_deref())
+            && self
+                .query
+                .args
+                .as_deref()
+                .is_none_or(|text| item.args.as_ref().is_some_and(|args| args.get().contains(text)))
     }
 }
 

@@ -112,6 +112,12 @@ fn b_266_items_of_all_pools_and_states_are_listed_in_both_orders() {
         assert_eq!(listed(correlated).await, [behind.clone(), refused.clone()]);
         assert!(listed(ListQuery { correlation_id: Some("corr_1".into()), ..by() }).await.is_empty());
         assert!(listed(ListQuery { function: Some("%".into()), ..by() }).await.is_empty());
+        let args = |text: &str| ListQuery { args: Some(text.into()), ..by() };
+        assert_eq!(listed(args("\"lon")).await, [runs.as_str()]);
+        assert_eq!(listed(args("pause")).await, [ready.as_str()]);
+        for none in ["good", "PAUSE", "p_use", "%", "shop"] {
+            assert!(listed(args(none)).await.is_empty(), "{none}");
+        }
         let unknown = work.list(ListQuery { pool: Some("nowhere".into()), ..by() }, 1).await;
         assert_eq!(unknown.unwrap_err().code(), "UNKNOWN_POOL");
         let nonsense = work.list(ListQuery { after: Some("x".into()), ..by() }, 1).await;

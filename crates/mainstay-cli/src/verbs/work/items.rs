@@ -26,6 +26,9 @@ pub(super) struct List {
     /// That belong together under this id
     #[arg(long, value_name = "ID")]
     correlation: Option<String>,
+    /// With this text in their arguments, as JSON has them; of items that have ended none are kept
+    #[arg(long, value_name = "TEXT")]
+    args: Option<String>,
     /// The oldest first
     #[arg(long)]
     oldest: bool,
@@ -69,7 +72,7 @@ pub(super) struct Cancel {
 impl List {
     /// The pool, when nothing but what waits in it is asked for.
     fn only_pool(&self) -> Option<&str> {
-        let filters = [&self.state, &self.function, &self.key, &self.correlation, &self.cursor];
+        let filters = [&self.state, &self.function, &self.key, &self.correlation, &self.args, &self.cursor];
         let is_plain = filters.iter().all(|filter| filter.is_none()) && !self.oldest;
         self.pool.as_deref().filter(|_| is_plain)
     }
@@ -81,6 +84,7 @@ impl List {
             function: self.function.clone(),
             key: self.key.clone(),
             correlation: self.correlation.clone(),
+            args: self.args.clone(),
             is_oldest_first: self.oldest,
             limit: self.limit.into(),
             cursor: self.cursor.clone(),

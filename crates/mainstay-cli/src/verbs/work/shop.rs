@@ -297,6 +297,7 @@ pub(super) struct Wanted {
     pub(super) function: Option<String>,
     pub(super) key: Option<String>,
     pub(super) correlation: Option<String>,
+    pub(super) args: Option<String>,
     pub(super) is_oldest_first: bool,
     pub(super) limit: usize,
     pub(super) cursor: Option<String>,
@@ -310,6 +311,7 @@ impl Wanted {
             function: self.function.clone(),
             key: self.key.clone(),
             correlation_id: self.correlation.clone(),
+            args: self.args.clone(),
             is_oldest_first: self.is_oldest_first,
             after: self.cursor.clone(),
         }
@@ -326,6 +328,7 @@ impl Wanted {
             ("function", &self.function),
             ("key", &self.key),
             ("correlationId", &self.correlation),
+            ("args", &self.args),
             ("cursor", &self.cursor),
         ];
         for (name, value) in given {

@@ -17,7 +17,7 @@ pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
     let items = visit
         .get(&visit.asked.only(
             "/admin/work",
-            &["pool", "state", "key", "function", "correlationId", "cursor"],
+            &["pool", "state", "key", "function", "args", "correlationId", "cursor"],
             &[("limit", "50")],
         ))
         .await?;
@@ -36,6 +36,7 @@ fn wanted(visit: &Visit, with_pool: bool) -> Markup {
             (choice(visit, "state", "State", &STATES))
             (field(visit, "key", "Key"))
             (field(visit, "function", "Function"))
+            (field(visit, "args", "Arguments contain"))
             (field(visit, "correlationId", "Correlation"))
         },
     )
@@ -114,7 +115,7 @@ pub(super) async fn pool(visit: &Visit, name: &str) -> Result<Sheet, Fault> {
     let items = visit
         .get(&visit.asked.only(
             "/admin/work",
-            &["state", "key", "function", "correlationId", "cursor"],
+            &["state", "key", "function", "args", "correlationId", "cursor"],
             &[("limit", "50"), ("pool", name)],
         ))
         .await?;

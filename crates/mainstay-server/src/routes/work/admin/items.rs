@@ -32,6 +32,9 @@ pub(super) struct Parameters {
     /// That belong together under this id.
     #[param(min_length = 1, max_length = 512)]
     correlation_id: Option<String>,
+    /// With this text in their arguments, as JSON has them. Of items that have ended no arguments are kept.
+    #[param(min_length = 1, max_length = 256)]
+    args: Option<String>,
     /// Whether the newest come first or the oldest; the newest unless given.
     #[serde(default)]
     order: Order,
@@ -132,6 +135,7 @@ pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> A
         function: asked.function,
         key: asked.key,
         correlation_id: asked.correlation_id,
+        args: asked.args,
         is_oldest_first: asked.order == Order::Oldest,
         after: asked.cursor.as_deref().map(id_of).transpose()?,
     };
