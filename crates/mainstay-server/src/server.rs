@@ -82,6 +82,7 @@ impl Server {
             past: Default::default(),
             openapi: description.expect("a description is texts and numbers"),
         });
+        report::begin(&app);
         let router = routes.build(&app);
         Ok(Self { service: Service { app, router, tls }, listener, table })
     }

@@ -34,12 +34,15 @@ struct Line<'a> {
     report: &'a Report,
 }
 
+/// Remembers what was there before the server, so that the first report tells what has come since.
+pub(crate) fn begin(app: &App) {
+    app.rates().per_minute(app.store().clock().now_ms(), appended(app));
+}
+
 /// Writes a line every minute of the store's clock from now on, for ever.
 pub(crate) fn emit_every_minute(app: &App) -> impl Future<Output = ()> {
     let clock = app.store().clock();
     let mut due = clock.now_ms().saturating_add(EVERY_MS);
-    // So that the first report knows what was there before.
-    app.rates().per_minute(clock.now_ms(), appended(app));
     async move {
         loop {
             let now_ms = clock.now_ms();

@@ -12,8 +12,8 @@ mod rates;
 
 pub(crate) use collect::Collected;
 pub(crate) use document::Report;
-pub(crate) use emit::emit_every_minute;
 pub use emit::{EMIT_JOB, REPORT_TARGET};
+pub(crate) use emit::{begin, emit_every_minute};
 pub(crate) use rates::Rates;
 
 use crate::app::App;
