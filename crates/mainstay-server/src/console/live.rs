@@ -1,8 +1,8 @@
 //! A view again and again, as long as somebody looks at it: server-sent events, each the changing part of the view as HTML.
 
 use super::api::Fault;
-use super::views;
 use super::visit::Visit;
+use super::{Sessions, views};
 use crate::Shutdown;
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
@@ -58,6 +58,10 @@ impl Following {
                 () = self.shutdown.requested() => return None,
             }
             let began = Instant::now();
+            // Whoever has left in another window has left in this one. A store that cannot be asked says nothing against anybody.
+            if let Ok(None) = Sessions::new(&self.visit.app).token(&self.visit.session.secret).await {
+                return self.end();
+            }
             let drawn = match views::sheet(&self.visit).await {
                 Ok(sheet) => sheet.live.into_string(),
                 Err(Fault { status: 401, .. }) => return self.end(),

@@ -418,8 +418,10 @@ async fn a_session_ends_with_its_token_and_by_leaving() {
     let house = House::open(&place).await;
     let leaver = house.log_in(Role::Reader).await;
     let csrf = leaver.csrf().await;
+    let mut left_open = follow(&leaver, "/console/live/events").await;
     assert_eq!(leaver.send(form("/console/logout", &[("csrf", &csrf)])).await.status, 303);
     assert_eq!(leaver.send(get("/console")).await.status, 303);
+    tokio::time::timeout(PATIENCE, until(&mut left_open, "event: over")).await.unwrap();
 
     let tokens = Tokens::new(house.server.store.clone());
     let (token, secret) = tokens.create(New::named("gone", Role::Operator).unwrap()).await.unwrap();

@@ -14,6 +14,6 @@ mod told;
 
 pub(super) use chart::{Line, meter, sparkline};
 pub(super) use form::{Ask, choice, field, filters, post};
-pub(super) use table::{Column, next, rows, table};
+pub(super) use table::{Column, attempts, next, rows, table};
 pub(super) use time::{ago, moment, span};
 pub(super) use told::{Told, badge, code, count, link, pretty, short};

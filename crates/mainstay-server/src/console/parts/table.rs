@@ -1,7 +1,9 @@
 //! Rows, and the way to the next page.
 
 use super::super::visit::Visit;
+use super::{Told, moment, short};
 use maud::{Markup, html};
+use serde_json::Value;
 
 /// How a column is set.
 #[derive(Clone, Copy)]
@@ -52,6 +54,21 @@ pub(in super::super) fn table(columns: &[Column], rows: Vec<Vec<Markup>>, nothin
             }
         }
     }
+}
+
+/// What has failed, attempt by attempt.
+pub(in super::super) fn attempts(failures: &[Value], nothing: &str) -> Markup {
+    let rows = failures.iter().map(|attempt| {
+        vec![
+            html! { (attempt.number("attempt")) },
+            moment(attempt.number("atMs")),
+            html! { (attempt["failure"].text("class")) },
+            short(attempt["failure"].text("message"), 300),
+        ]
+    });
+    let columns =
+        [Column::Number("Attempt"), Column::Text("When (UTC)"), Column::Text("Class"), Column::Text("Error")];
+    table(&columns, rows.collect(), nothing)
 }
 
 /// One cell; what is in it stays together where rows become cards.

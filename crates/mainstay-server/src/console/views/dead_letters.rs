@@ -3,8 +3,8 @@
 use super::super::api::{Fault, path};
 use super::super::page::Sheet;
 use super::super::parts::{
-    Ask, Column, Told, ago, badge, choice, code, count, field, filters, link, moment, next, pretty, rows,
-    short, table,
+    Ask, Column, Told, ago, attempts, badge, choice, code, count, field, filters, link, moment, next, pretty,
+    rows, short, table,
 };
 use super::super::visit::{Visit, address};
 use crate::access::Role;
@@ -160,16 +160,6 @@ pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
     let now = visit.now_ms();
     let call = |verb: &str| format!("POST {}", path(&["admin", "dead-letters", id, verb]));
     let status = letter.text("status");
-    let tries = letter.list("attempts").iter().map(|attempt| {
-        vec![
-            html! { (attempt.number("attempt")) },
-            moment(attempt.number("atMs")),
-            html! { (attempt["failure"].text("class")) },
-            short(attempt["failure"].text("message"), 300),
-        ]
-    });
-    let columns =
-        [Column::Number("Attempt"), Column::Text("When (UTC)"), Column::Text("Class"), Column::Text("Error")];
     let live = html! {
         p.notice.bad { (letter.text("error")) }
         div.actions {
@@ -191,7 +181,7 @@ pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
             ("Letter", Some(code(letter.text("letterId")))),
             ("Reference", Some(code(letter.text("reference")))),
         ]))
-        section { h2 { "Attempts" } (table(&columns, tries.collect(), "Its attempts are told below.")) }
+        section { h2 { "Attempts" } (attempts(letter.list("attempts"), "Its attempts are told below.")) }
         @for (title, member) in [("Work", "work"), ("Projection", "projection"), ("Publication", "publication")] {
             @if letter.get(member).is_some_and(|about| !about.is_null()) { section { h2 { (title) } (pretty(&letter[member])) } }
         }

@@ -3,8 +3,8 @@
 use super::super::api::{Fault, path};
 use super::super::page::Sheet;
 use super::super::parts::{
-    Ask, Column, Told, ago, badge, choice, code, count, field, filters, link, moment, next, pretty, rows,
-    short, span, table,
+    Ask, Column, Told, ago, attempts, badge, choice, code, count, field, filters, link, moment, next, pretty,
+    rows, short, span, table,
 };
 use super::super::visit::Visit;
 use maud::{Markup, html};
@@ -155,16 +155,6 @@ pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
         ));
     }
     let now = visit.now_ms();
-    let tries = item.list("errors").iter().map(|attempt| {
-        vec![
-            html! { (attempt.number("attempt")) },
-            moment(attempt.number("atMs")),
-            html! { (attempt["failure"].text("class")) },
-            short(attempt["failure"].text("message"), 300),
-        ]
-    });
-    let columns =
-        [Column::Number("Attempt"), Column::Text("When (UTC)"), Column::Text("Class"), Column::Text("Error")];
     let live = html! {
         @if let Some(error) = item.get("lastError").and_then(Value::as_str) { p.notice.bad { (error) } }
         div.actions { (actions(visit, &item)) }
@@ -182,7 +172,7 @@ pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
         @for (title, member) in [("Arguments", "args"), ("Context", "context"), ("Result", "result")] {
             @if item.get(member).is_some_and(|value| !value.is_null()) { section { h2 { (title) } (pretty(&item[member])) } }
         }
-        section { h2 { "Attempts that failed" } (table(&columns, tries.collect(), "None.")) }
+        section { h2 { "Attempts that failed" } (attempts(item.list("errors"), "None.")) }
     };
     Ok(Sheet::new(format!("Item of {}", item.text("function")), live))
 }
