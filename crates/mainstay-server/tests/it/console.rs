@@ -174,6 +174,7 @@ fn a_link_lets_the_first_one_in_and_closes_nothing() {
         let server = Server::bind(options(), store.clone()).await.unwrap();
         let link = server.login_link().await.unwrap();
         let path = link.strip_prefix(&server.url()).unwrap().to_owned();
+        let another = server.login_link().await.unwrap().strip_prefix(&server.url()).unwrap().to_owned();
         let (address, handle) = (server.address(), server.handle());
         let running = tokio::spawn(server.run(std::future::pending()));
         let first = get(&path).send(address).await;
@@ -182,6 +183,10 @@ fn a_link_lets_the_first_one_in_and_closes_nothing() {
         assert!(browser.page("/console").await.contains("admin"));
         let second = get(&path).send(address).await;
         assert!(second.status == 401 && second.header("set-cookie").is_none(), "{second:?}");
+        let both = tokio::join!(get(&another).send_to(address), get(&another).send_to(address));
+        let mut both = [both.0.status, both.1.status];
+        both.sort_unstable();
+        assert_eq!(both, [303, 401], "of two at once, one");
         assert!(!Tokens::new(store.clone()).exist().await.unwrap(), "the API is as open as before");
         assert_eq!(get("/v1/events").send(address).await.status, 200);
         handle.stop();
