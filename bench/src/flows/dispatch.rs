@@ -1,6 +1,7 @@
 //! Commands: each folds the events of its own boundary, writes a row, appends an event on the condition that the boundary is
 //! as it was, and starts an item of work.
 
+use super::mainstay::Task;
 use super::{disintegrate, mainstay};
 use crate::rounds::{self, Answer, SyncTimes, median, ratios};
 use crate::table::Table;
@@ -14,7 +15,7 @@ pub const CALLERS: u64 = 64;
 /// Events that a command folds.
 const FOLDED: u64 = 10;
 /// Times that each contender has its turn; the median counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// Commands of a caller before anything is counted: connections are opened and statements prepared.
 const WARM_UP: u64 = 10;
 /// Halls that are filled for a turn: one for each command of those who fold.
@@ -26,7 +27,7 @@ pub trait Contender: Send + Sync {
     /// Its version and settings, for people, after a turn.
     fn about(&self) -> Answer<'_, String>;
 
-    /// Sells the first `seats` seats of so many halls; afterwards the database knows what its tables hold.
+    /// Sells the first `seats` seats of so many halls; afterwards the database knows what its tables hold, and has tidied up.
     fn fill(&self, halls: u64, seats: u64) -> Answer<'_, ()>;
 
     /// [`CALLERS`] callers, each of which sells one more seat in `each` halls, one after another; all halls are others, from
@@ -67,15 +68,19 @@ type Takes = (Entry, u64);
 
 /// Those on SQLite, each in a file of its own.
 fn on_sqlite() -> Vec<Takes> {
-    vec![(mainstay::on_sqlite("bare append", true), 2_000), (mainstay::on_sqlite("mainstay", false), 300)]
+    vec![
+        (mainstay::on_sqlite("bare append", Task::Append), 2_000),
+        (mainstay::on_sqlite("mainstay", Task::Command), 300),
+        (mainstay::on_sqlite("mainstay, rows scattered", Task::ScatteredCommand), 300),
+    ]
 }
 
 /// Those on PostgreSQL, each in a database of its own.
 async fn on_postgres(server: &Arc<Private>) -> Result<Vec<Takes>> {
     let mut takes: Vec<Takes> =
         disintegrate::entry(server).await?.into_iter().map(|entry| (entry, 50)).collect();
-    takes.push((mainstay::on_postgres("bare append", server, true), 1_000));
-    takes.push((mainstay::on_postgres("mainstay", server, false), 50));
+    takes.push((mainstay::on_postgres("bare append", server, Task::Append), 1_000));
+    takes.push((mainstay::on_postgres("mainstay", server, Task::Command), 50));
     Ok(takes)
 }
 

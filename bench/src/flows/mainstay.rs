@@ -12,9 +12,12 @@ use mainstay_testkit::postgres::{Database, Private};
 use mainstay_work::{Call, Functions, NewWork, Pool, Work};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_postgres::NoTls;
 
 const POOL: &str = "shipping";
+/// How long a store has nothing to do before it counts as having tidied up.
+const QUIET: Duration = Duration::from_millis(300);
 /// Appends at once when halls are filled.
 const AT_ONCE: usize = 16;
 
@@ -22,23 +25,34 @@ const CREATE: &str = "CREATE TABLE sales (hall BIGINT NOT NULL PRIMARY KEY, comm
 const INSERT: &str = "INSERT INTO sales (hall, command) VALUES ($1, 'Sell')";
 const COUNT: &str = "SELECT count(*) FROM sales";
 
+/// What callers ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// One conditional append, nothing else.
+    Append,
+    /// A command. Callers take the halls in turn, so that rows come in the order of their key.
+    Command,
+    /// A command. Each caller has halls of its own, so that rows of one transaction go to as many pages.
+    ScatteredCommand,
+}
+
 /// On a SQLite file.
-pub fn on_sqlite(name: &'static str, is_bare: bool) -> Entry {
+pub fn on_sqlite(name: &'static str, task: Task) -> Entry {
     Entry::new(name, move |folder: PathBuf| async move {
         let url = format!("sqlite:{}", folder.join("halls.db").display());
-        Ok(Arc::new(House::open(&url, None, is_bare).await?) as _)
+        Ok(Arc::new(House::open(&url, None, task).await?) as _)
     })
 }
 
 /// On a database of its own.
-pub fn on_postgres(name: &'static str, server: &Arc<Private>, is_bare: bool) -> Entry {
+pub fn on_postgres(name: &'static str, server: &Arc<Private>, task: Task) -> Entry {
     let server = server.clone();
     Entry::new(name, move |_folder| {
         let server = server.clone();
         async move {
             let database = tokio::task::spawn_blocking(move || server.database()).await??;
             let url = database.url().to_owned();
-            Ok(Arc::new(House::open(&url, Some(database), is_bare).await?) as _)
+            Ok(Arc::new(House::open(&url, Some(database), task).await?) as _)
         }
     })
 }
@@ -48,13 +62,12 @@ struct House {
     log: Log,
     work: Work,
     dispatcher: Dispatcher,
-    /// Whether it only appends.
-    is_bare: bool,
+    task: Task,
     database: Option<Database>,
 }
 
 impl House {
-    async fn open(url: &str, database: Option<Database>, is_bare: bool) -> Result<Self> {
+    async fn open(url: &str, database: Option<Database>, task: Task) -> Result<Self> {
         let options = Options::new(url).component(mainstay_events::COMPONENT);
         let options = options.component(mainstay_work::COMPONENT).component(commands::COMPONENT);
         let store = options.open().await?;
@@ -66,7 +79,19 @@ impl House {
         let work = Work::open(&store, commands.functions(functions)).await?;
         work.pool(Pool::new(POOL)).await?;
         let dispatcher = Dispatcher::open(&log, &work, commands).await?;
-        Ok(Self { store, log, work, dispatcher, is_bare, database })
+        Ok(Self { store, log, work, dispatcher, task, database })
+    }
+
+    /// Waits until the store has had nothing to do for a while: what the halls left behind is not theirs who come next.
+    async fn settle(&self) {
+        let mut before = None;
+        loop {
+            let commits = self.store.figures().commit_time.snapshot().count;
+            if before.replace(commits) == Some(commits) {
+                return;
+            }
+            tokio::time::sleep(QUIET).await;
+        }
     }
 }
 
@@ -103,7 +128,11 @@ async fn append(log: &Log, hall: u64) -> Result<()> {
 impl Contender for House {
     fn about(&self) -> Answer<'_, String> {
         Box::pin(async {
-            let what = if self.is_bare { "one conditional append each, nothing else" } else { "all of it" };
+            let what = match self.task {
+                Task::Append => "one conditional append each, nothing else",
+                Task::Command => "all of it, rows in the order of their key",
+                Task::ScatteredCommand => "all of it, each row on another page",
+            };
             Ok(format!("mainstay {}, {what}; {}", env!("CARGO_PKG_VERSION"), self.store.durability().await?))
         })
     }
@@ -116,6 +145,7 @@ impl Contender for House {
                     self.log.append(Append::new(batch.to_vec())).await.map(drop)
                 })
                 .await?;
+            self.settle().await;
             if let Some(database) = &self.database {
                 let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await?;
                 tokio::spawn(connection);
@@ -128,13 +158,15 @@ impl Contender for House {
     fn decide(&self, each: u64, from: u64) -> Answer<'_, u64> {
         Box::pin(async move {
             let callers = (0..CALLERS).map(|caller| {
-                let (log, dispatcher, is_bare) = (self.log.clone(), self.dispatcher.clone(), self.is_bare);
-                let first = from + caller * each;
+                let (log, dispatcher, task) = (self.log.clone(), self.dispatcher.clone(), self.task);
                 tokio::spawn(async move {
-                    for hall in first..first + each {
-                        match is_bare {
-                            true => append(&log, hall).await?,
-                            false => sell(&dispatcher, hall).await?,
+                    for number in 0..each {
+                        match task {
+                            Task::Append => append(&log, from + caller * each + number).await?,
+                            Task::Command => sell(&dispatcher, from + number * CALLERS + caller).await?,
+                            Task::ScatteredCommand => {
+                                sell(&dispatcher, from + caller * each + number).await?
+                            }
                         }
                     }
                     Ok::<_, anyhow::Error>(each)
@@ -151,7 +183,7 @@ impl Contender for House {
     fn written(&self) -> Answer<'_, Written> {
         Box::pin(async {
             let events = self.log.head().await?;
-            if self.is_bare {
+            if self.task == Task::Append {
                 return Ok(Written { events, rows: None, items: None });
             }
             let rows = self.store.read(async |tx: Tx| tx.query_one(COUNT, &[]).await?.get::<u64>(0)).await?;

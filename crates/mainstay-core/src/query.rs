@@ -4,6 +4,7 @@
 //! which carries all of its tags. An item without types and tags matches every event; a query without items could
 //! only be a mistake, and is refused.
 
+use crate::keys::has_control;
 use serde::{Deserialize, Serialize};
 
 /// Most items in a query, and most types or tags in an item.
@@ -93,7 +94,7 @@ impl Item {
 
 /// Whether a text can be a type or a tag.
 pub fn is_name(text: &str) -> bool {
-    (1..=MAX_NAME_BYTES).contains(&text.len()) && !text.contains(char::is_control)
+    (1..=MAX_NAME_BYTES).contains(&text.len()) && !has_control(text)
 }
 
 fn count(what: &'static str, count: usize) -> Result<(), QueryError> {

@@ -27,7 +27,7 @@ impl Log {
 const BEFORE: &str = "SELECT position, header, payload FROM mainstay_events \
      WHERE position > $1 AND position <= $2 ORDER BY position DESC LIMIT $3";
 
-async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
+async fn read_page(tx: Tx, request: Request<'static>) -> mainstay_store::Result<Read> {
     let (mut head, epoch) = bounds(&tx).await?;
     if !request.ways.is_empty() {
         head = head.min(request.view.head);
@@ -66,7 +66,7 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
 /// The events before `most` that may be meant, the last first, and the position down to which that is all of them.
 async fn look_at(
     tx: &Tx,
-    request: &Request,
+    request: &Request<'_>,
     after: u64,
     most: u64,
     limit: usize,

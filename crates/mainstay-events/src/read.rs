@@ -11,6 +11,7 @@ use crate::record::{event_of, missing};
 use crate::{MAX_PAGE, append};
 use mainstay_core::query::{Item, Query};
 use mainstay_store::{Row, Tx, Value};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Most bytes of one page, as they are stored.
@@ -115,8 +116,8 @@ pub struct StreamPage {
 
 /// What is asked of a snapshot.
 #[derive(Clone)]
-pub(crate) struct Request {
-    pub(crate) selection: Selection,
+pub(crate) struct Request<'a> {
+    pub(crate) selection: Cow<'a, Selection>,
     tenant: Option<String>,
     pub(crate) limit: usize,
     /// What an event must have, for each way to match; empty when everything is wanted.
@@ -129,16 +130,16 @@ impl Log {
     /// Reads the first events of `selection`, at most `limit` (or [`MAX_PAGE`]) and at most 4 MiB of them.
     pub async fn read(&self, selection: &Selection, limit: usize) -> Result<Page> {
         let request = self.request(selection, limit);
-        let (events, head, next, epoch) = self.store().read_with(request, read_page).await?;
+        let read = async |tx: Tx, request: Request<'static>| read_page(&tx, &request).await;
+        let (events, head, next, epoch) = self.store().read_with(request, read).await?;
         let events = self.counted(events)?;
         Ok(Page { events, head, next, epoch })
     }
 
     /// As [`read`](Self::read), inside of a transaction: what it sees is what a decision in it rests on.
     pub async fn read_in(&self, tx: &Tx, selection: &Selection, limit: usize) -> Result<Page> {
-        let mut request = self.request(selection, limit);
-        request.view = self.ground().view_in(tx);
-        let (events, head, next, epoch) = read_page(tx.clone(), request).await?;
+        let request = self.request_of(Cow::Borrowed(selection), limit, self.ground().view_in(tx));
+        let (events, head, next, epoch) = read_page(tx, &request).await?;
         let events = self.counted(events)?;
         Ok(Page { events, head, next, epoch })
     }
@@ -152,10 +153,10 @@ impl Log {
         limit: usize,
     ) -> Result<StreamPage> {
         let request = self.request(&Selection::all().of_stream(stream_type, id), limit);
-        let read = async |tx: Tx, (mut request, after_version): (Request, u64)| {
+        let read = async |tx: Tx, (mut request, after_version): (Request<'static>, u64)| {
             let version = last_of(&tx, &request).await?.map(|last| last.map(|last| version_of(&last)));
-            request.selection.after = position_of(&tx, &request, after_version).await?;
-            Ok((version, read_page(tx, request).await?))
+            request.selection.to_mut().after = position_of(&tx, &request, after_version).await?;
+            Ok((version, read_page(&tx, &request).await?))
         };
         let (version, (events, head, next, epoch)) =
             self.store().read_with((request, after_version), read).await?;
@@ -170,15 +171,16 @@ impl Log {
     /// The version of a stream; 0 when there is none.
     pub async fn stream_version(&self, stream_type: &str, id: &str) -> Result<u64> {
         let request = self.request(&Selection::all().of_stream(stream_type, id), 1);
-        let last =
-            self.store().read_with(request, async |tx: Tx, request: Request| last_of(&tx, &request).await);
+        let last = self
+            .store()
+            .read_with(request, async |tx: Tx, request: Request<'static>| last_of(&tx, &request).await);
         Ok(last.await?.transpose()?.as_ref().map_or(0, version_of))
     }
 
     /// As [`stream_version`](Self::stream_version), inside of a transaction.
     pub async fn stream_version_in(&self, tx: &Tx, stream_type: &str, id: &str) -> Result<u64> {
-        let mut request = self.request(&Selection::all().of_stream(stream_type, id), 1);
-        request.view = self.ground().view_in(tx);
+        let selection = Selection::all().of_stream(stream_type, id);
+        let request = self.request_of(Cow::Owned(selection), 1, self.ground().view_in(tx));
         Ok(last_of(tx, &request).await?.transpose()?.as_ref().map_or(0, version_of))
     }
 
@@ -240,7 +242,11 @@ impl Log {
         Ok(None)
     }
 
-    pub(crate) fn request(&self, selection: &Selection, limit: usize) -> Request {
+    pub(crate) fn request(&self, selection: &Selection, limit: usize) -> Request<'static> {
+        self.request_of(Cow::Owned(selection.clone()), limit, self.ground().view())
+    }
+
+    fn request_of<'a>(&self, selection: Cow<'a, Selection>, limit: usize, view: View) -> Request<'a> {
         let terms = self.terms();
         let any = [Item::default()];
         let items = selection.query.as_ref().map_or(&any[..], Query::items);
@@ -257,11 +263,11 @@ impl Log {
         let ways: Vec<Groups> = ways.collect();
         let is_everything = ways.iter().any(Groups::is_everything);
         Request {
-            selection: selection.clone(),
+            selection,
             tenant: self.tenant().map(str::to_owned),
             limit: limit.clamp(1, MAX_PAGE),
             ways: if is_everything { Vec::new() } else { ways },
-            view: self.ground().view(),
+            view,
         }
     }
 
@@ -275,7 +281,7 @@ impl Log {
     }
 }
 
-impl Request {
+impl Request<'_> {
     /// A term that every event that is meant has, the rarest one.
     fn lead(&self) -> Option<i64> {
         let [way] = &self.ways[..] else { return None };
@@ -310,7 +316,7 @@ fn version_of(event: &Event) -> u64 {
 }
 
 /// The newest event of a request with one way to match.
-async fn last_of(tx: &Tx, request: &Request) -> mainstay_store::Result<Option<Result<Event>>> {
+async fn last_of(tx: &Tx, request: &Request<'_>) -> mainstay_store::Result<Option<Result<Event>>> {
     let mut most = i64::MAX as u64;
     let Some(groups) = request.ways.first() else { return Ok(None) };
     while let Some(position) = index::latest_in(tx, &request.view, groups, 0, most).await? {
@@ -326,7 +332,7 @@ async fn last_of(tx: &Tx, request: &Request) -> mainstay_store::Result<Option<Re
 
 /// The position of a version of a stream, or one before it. A stream's entries in the index are its versions in order;
 /// where terms of different texts coincide that is not so, and then the stream is read from its start.
-async fn position_of(tx: &Tx, request: &Request, version: u64) -> mainstay_store::Result<u64> {
+async fn position_of(tx: &Tx, request: &Request<'_>, version: u64) -> mainstay_store::Result<u64> {
     let Some(groups) = request.ways.first().filter(|_| version > 0) else { return Ok(0) };
     let most = i64::MAX as u64;
     let entries =
@@ -349,8 +355,8 @@ const BOUNDS: &str = "SELECT (SELECT max(position) FROM mainstay_events), \
 const AFTER: &str = "SELECT position, header, payload FROM mainstay_events \
      WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3";
 
-async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
-    let ((mut head, epoch), mut ahead) = look_ahead(&tx, &request).await?;
+async fn read_page(tx: &Tx, request: &Request<'_>) -> mainstay_store::Result<Read> {
+    let ((mut head, epoch), mut ahead) = look_ahead(tx, request).await?;
     if !request.ways.is_empty() {
         head = head.min(request.view.head);
     }
@@ -358,10 +364,10 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
     let mut most = selection.until.map_or(head, |until| until.min(head));
     let mut after = selection.after;
     if let Some(since_ms) = selection.since_ms {
-        after = after.max(before_time(&tx, since_ms, head).await?);
+        after = after.max(before_time(tx, since_ms, head).await?);
     }
     if let Some(before_ms) = selection.before_ms {
-        most = most.min(before_time(&tx, before_ms, head).await?);
+        most = most.min(before_time(tx, before_ms, head).await?);
     }
     let mut events = Vec::new();
     let (mut bytes, mut seen): (usize, usize) = (0, 0);
@@ -376,7 +382,7 @@ async fn read_page(tx: Tx, request: Request) -> mainstay_store::Result<Read> {
                 // What has the rarest term is mostly meant, and then asking for the other terms too only costs. Where it
                 // turns out otherwise, they are asked for.
                 let is_mostly_meant = events.len() * 4 >= seen;
-                look_at(&tx, &request, after, most, look, is_mostly_meant).await?
+                look_at(tx, request, after, most, look, is_mostly_meant).await?
             }
         };
         after = reached;
@@ -400,7 +406,7 @@ pub(crate) type Bounds = (u64, u64);
 
 /// The bounds of the log, and with them the first events that may be meant, where a round trip is worth saving. The bounds
 /// are asked for first: what came after them is left out.
-async fn look_ahead(tx: &Tx, request: &Request) -> mainstay_store::Result<(Bounds, Option<Found>)> {
+async fn look_ahead(tx: &Tx, request: &Request<'_>) -> mainstay_store::Result<(Bounds, Option<Found>)> {
     let (selection, view) = (&request.selection, &request.view);
     if let Some(epoch) = view.epoch() {
         return Ok(((view.head, epoch), None));
@@ -434,7 +440,7 @@ fn up_to(found: Found, limit: usize, most: u64) -> (Vec<Result<Event>>, u64) {
 /// The next events that may be meant, and the position up to which that is all of them.
 async fn look_at(
     tx: &Tx,
-    request: &Request,
+    request: &Request<'_>,
     after: u64,
     most: u64,
     limit: usize,

@@ -5,7 +5,7 @@
 
 use crate::{Error, Result, Value};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What SQLite allows in one statement, and less than what PostgreSQL does.
 const MAX_PARAMETERS: u32 = 32_766;
@@ -97,6 +97,8 @@ pub(crate) struct Statement {
     pub(crate) may_write: bool,
     /// The highest `n`.
     parameters: u32,
+    /// The names of its columns, as they were first.
+    columns: OnceLock<Arc<[String]>>,
 }
 
 impl Statement {
@@ -128,6 +130,7 @@ impl Statement {
                 may_write: first != Some("SELECT") || scan.calls_unknown,
                 parameters: scan.parameters,
                 sqlite_text: scan.rewritten,
+                columns: OnceLock::new(),
             }),
         }
     }
@@ -142,6 +145,13 @@ impl Statement {
             )));
         }
         params.iter().enumerate().try_for_each(|(index, value)| value.check(index + 1))
+    }
+
+    /// The names of its columns, shared with earlier rows: they change only when a table does.
+    pub(crate) fn columns<'a, N: Iterator<Item = &'a str>>(&self, names: impl Fn() -> N) -> Arc<[String]> {
+        let make = || names().map(str::to_owned).collect();
+        let known = self.columns.get_or_init(make);
+        if names().eq(known.iter()) { known.clone() } else { make() }
     }
 
     /// Checks rows that stand one behind another and go with it as one list for each parameter.

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
 use mainstay_core::failure::Failure;
+use mainstay_core::keys::has_control;
 use mainstay_core::retry::RetryPolicy;
 use mainstay_core::trace::TraceContext;
 use serde::ser::SerializeMap;
@@ -183,9 +184,7 @@ impl NewWork {
             ("correlationId", self.correlation.as_deref()),
         ];
         for (what, key) in keys {
-            if key.is_some_and(|key| {
-                !(1..=MAX_KEY_BYTES).contains(&key.len()) || key.contains(char::is_control)
-            }) {
+            if key.is_some_and(|key| !(1..=MAX_KEY_BYTES).contains(&key.len()) || has_control(key)) {
                 let reason = format!("must be 1 to {MAX_KEY_BYTES} bytes without control characters");
                 return Err(Error::invalid(field(what), reason));
             }

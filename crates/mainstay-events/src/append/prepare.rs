@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::index::{Groups, Terms};
 use crate::record::{self, FINGERPRINT_BYTES};
 use crate::{MAX_EVENTS, MAX_ID_BYTES, MAX_TAGS, MAX_VALUE_BYTES};
-use mainstay_core::keys::{MAX_KEY_BYTES, ScopeKey};
+use mainstay_core::keys::{MAX_KEY_BYTES, ScopeKey, has_control};
 use mainstay_core::query::{MAX_NAME_BYTES, is_name};
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
@@ -184,7 +184,7 @@ fn name(field: impl Display, text: &str) -> Result<()> {
 }
 
 fn plain(field: impl Display, text: &str, most: usize) -> Result<()> {
-    let fits = (1..=most).contains(&text.len()) && !text.contains(char::is_control);
+    let fits = (1..=most).contains(&text.len()) && !has_control(text);
     if fits { Ok(()) } else { Err(bad_text(field, most)) }
 }
 

@@ -118,7 +118,7 @@ impl Chunk {
         let place = self.places.get(self.number(position)?)?;
         let part = |from: u32, to: u32| Some(self.bytes.get(from as usize..to as usize)?.to_vec());
         let (header, payload) = (part(place.at, place.payload)?, part(place.payload, place.end)?);
-        record::decode(position, header, Some(payload)).ok()
+        record::decode_own(position, header, payload).ok()
     }
 
     fn forget(&mut self, position: u64) {

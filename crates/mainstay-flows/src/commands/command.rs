@@ -5,6 +5,7 @@ use super::variant::Written;
 use super::{MAX_ID_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
 use crate::error::{Error, Result};
 use mainstay_core::ids::{Ids, Kind};
+use mainstay_core::keys::has_control;
 use mainstay_core::random::Random;
 use mainstay_core::trace::TraceContext;
 use mainstay_events::{ScopeClaim, ScopeKey};
@@ -175,17 +176,20 @@ impl Command {
     }
 }
 
-/// A command with all its ids. This is also how it is kept.
+/// A command with all its ids. This is also how it is kept, beside what has a column of its own.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Issued {
     /// What is wanted.
+    #[serde(default, skip_serializing)]
     pub command_type: String,
     /// What there is to know about it.
     pub payload: Box<RawValue>,
     /// What makes it recognisable when it is sent again.
+    #[serde(default, skip_serializing)]
     pub command_id: String,
     /// What it belongs together with.
+    #[serde(default, skip_serializing)]
     pub correlation_id: String,
     /// The command or event that caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -208,7 +212,7 @@ pub struct Issued {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<ConflictRetry>,
     /// Which retry this is; 0 for the first try.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub attempt: u32,
 }
 
@@ -217,7 +221,7 @@ pub(super) fn name(field: &str, name: &str) -> Result<()> {
 }
 
 fn plain(field: &str, text: &str, most: usize) -> Result<()> {
-    if text.is_empty() || text.len() > most || text.contains(char::is_control) {
+    if text.is_empty() || text.len() > most || has_control(text) {
         return Err(Error::invalid(field, format!("must have 1 to {most} bytes and no control characters")));
     }
     Ok(())

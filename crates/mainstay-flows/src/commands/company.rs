@@ -15,7 +15,7 @@ use super::decider::Rejection;
 use super::dispatch::Shared;
 use super::handlers::Handler;
 use super::outcome::CommandResult;
-use super::record::{self, State};
+use super::record::{self, NewRecord, State};
 use super::span::Appending;
 use crate::{Error, Result};
 use mainstay_core::query::Query;
@@ -78,6 +78,8 @@ struct Waiting {
 struct Member {
     handler: Handler,
     issued: Arc<Issued>,
+    /// The command as it is kept, written on its caller's task: the one who decides has more to do than anybody else.
+    written: Arc<str>,
     span: tracing::Span,
 }
 
@@ -172,13 +174,14 @@ impl Shared {
             return Ok(None);
         }
         let (reply, answer) = oneshot::channel();
+        let written = record::json(&**issued)?.into();
         let is_first = {
             let mut queue = company.queue();
             if queue.waiting.len() >= MAX_WAITING {
                 return Ok(None);
             }
             let (handler, issued) = (handler.clone(), issued.clone());
-            let member = Member { handler, issued, span: tracing::Span::current() };
+            let member = Member { handler, issued, written, span: tracing::Span::current() };
             queue.waiting.push_back(Waiting { member, reply });
             !std::mem::replace(&mut queue.is_attended, true)
         };
@@ -270,7 +273,7 @@ impl Shared {
         let seated = tx.epilogue(Seated::default);
         let mut answers = Vec::with_capacity(members.len());
         let mut ended = Vec::with_capacity(members.len());
-        for Member { handler, issued, span } in members {
+        for Member { handler, issued, written, span } in members {
             if began.elapsed() > MAX_DECIDING && !answers.is_empty() {
                 break;
             }
@@ -279,7 +282,8 @@ impl Shared {
             let handling = self.handle_in(tx.clone(), handler, issued.clone(), boundary, now_ms);
             let error = match handling.instrument(span.clone()).await {
                 Ok((result, receipt)) => {
-                    ended.push((issued, State::Executed, result.clone()));
+                    ended.push(NewRecord::of(issued, written, State::Executed, &result)?);
+                    self.tell(tx, issued, &result)?;
                     answers.push(Answer::Decided(result, receipt));
                     continue;
                 }
@@ -292,7 +296,8 @@ impl Shared {
             answers.push(match Rejection::try_from(error) {
                 Ok(rejection) => {
                     let result = rejection.into_result();
-                    ended.push((issued, State::Rejected, result.clone()));
+                    ended.push(NewRecord::of(issued, written, State::Rejected, &result)?);
+                    self.tell(tx, issued, &result)?;
                     Answer::Decided(result, None)
                 }
                 Err(error) => match Error::from_handler(error) {
@@ -302,10 +307,10 @@ impl Shared {
             });
         }
         drop(seated);
-        if record::insert_all(tx, &ended, now_ms).await? != ended.len() as u64 {
+        let count = ended.len() as u64;
+        if record::insert_all(tx, ended, now_ms).await? != count {
             return Err(Error::Late.into());
         }
-        ended.iter().try_for_each(|(issued, _, result)| self.tell(tx, issued, result))?;
         Ok(answers)
     }
 
@@ -355,21 +360,38 @@ impl Shared {
 
 /// The events of those who were decided before in the same transaction, which are in the log only at its end.
 #[derive(Default)]
-pub(super) struct Seated(Mutex<Vec<(String, Vec<String>)>>);
+pub(super) struct Seated(Mutex<Seats>);
+
+#[derive(Default)]
+struct Seats {
+    events: Vec<(String, Vec<String>)>,
+    /// All their tags: what asks for others need not be held against each event.
+    tags: HashSet<String>,
+}
 
 impl Seated {
     /// Notes events of a transaction that several commands share.
     pub(super) fn note(tx: &Tx, events: &[NewEvent]) {
         let Some(seated) = tx.find_epilogue::<Self>() else { return };
-        let events = events.iter().map(|event| (event.event_type.clone(), event.tags.clone()));
-        seated.0.lock().unwrap_or_else(PoisonError::into_inner).extend(events);
+        let mut seats = seated.seats();
+        for event in events {
+            seats.tags.extend(event.tags.iter().cloned());
+            seats.events.push((event.event_type.clone(), event.tags.clone()));
+        }
     }
 
     /// Whether a decision that rests on `query` has to wait for the end of this transaction.
     pub(super) fn concern(tx: &Tx, query: &Query) -> bool {
         let Some(seated) = tx.find_epilogue::<Self>() else { return false };
-        let events = seated.0.lock().unwrap_or_else(PoisonError::into_inner);
-        events.iter().any(|(event_type, tags)| query.matches(event_type, tags))
+        let seats = seated.seats();
+        query.items().iter().any(|item| {
+            item.tags.iter().all(|tag| seats.tags.contains(tag))
+                && seats.events.iter().any(|(event_type, tags)| item.matches(event_type, tags))
+        })
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

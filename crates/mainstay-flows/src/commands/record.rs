@@ -5,7 +5,7 @@ use super::outcome::{CommandResult, Outcome};
 use mainstay_store::Column::{Int, Text};
 use mainstay_store::{Bulk, Row, Topic, Tx, Value, params};
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 /// How long a command is kept.
 const KEPT_MS: i64 = 7 * 86_400_000;
@@ -87,7 +87,8 @@ pub(super) struct Record {
     pub(super) result: CommandResult,
 }
 
-const COLUMNS: &str = "state, attempt, created_at, executed_at, command, result";
+const COLUMNS: &str =
+    "command_id, command_type, correlation_id, state, attempt, created_at, executed_at, command, result";
 const INSERT: &str = "INSERT INTO mainstay_commands (command_id, command_type, correlation_id, state, attempt, created_at, \
      executed_at, expires_at, command, result) \
      VALUES ($1, $2, $3, $4, $5, mainstay_now(), CASE WHEN CAST($4 AS BIGINT) = 0 THEN NULL ELSE mainstay_now() END, \
@@ -112,14 +113,33 @@ static INSERT_ALL: LazyLock<Bulk> = LazyLock::new(|| {
     )
 });
 
+/// A command that was decided, with the texts that its row will have.
+pub(super) struct NewRecord<'a> {
+    issued: &'a Issued,
+    written: &'a str,
+    state: State,
+    result: String,
+}
+
+impl<'a> NewRecord<'a> {
+    pub(super) fn of(
+        issued: &'a Issued,
+        written: &'a str,
+        state: State,
+        result: &CommandResult,
+    ) -> mainstay_store::Result<Self> {
+        Ok(Self { issued, written, state, result: json(result)? })
+    }
+}
+
 /// Writes commands down that were decided, unless they were known; how many were not.
 pub(super) async fn insert_all(
     tx: &Tx,
-    ended: &[(&Arc<Issued>, State, CommandResult)],
+    ended: Vec<NewRecord<'_>>,
     now_ms: i64,
 ) -> mainstay_store::Result<u64> {
     let mut values = Vec::with_capacity(ended.len() * 10);
-    for (issued, state, result) in ended {
+    for NewRecord { issued, written, state, result } in ended {
         values.extend([
             Value::from(&issued.command_id),
             Value::from(&issued.command_type),
@@ -129,8 +149,8 @@ pub(super) async fn insert_all(
             Value::Int(now_ms),
             Value::Int(now_ms),
             Value::Int(now_ms.saturating_add(KEPT_MS)),
-            Value::Text(json(issued.as_ref())?),
-            Value::Text(json(result)?),
+            Value::from(written),
+            Value::Text(result),
         ]);
     }
     if values.is_empty() { Ok(0) } else { INSERT_ALL.execute(tx, &values).await }
@@ -200,17 +220,20 @@ pub(super) async fn prune(tx: &Tx, limit: u64) -> mainstay_store::Result<u64> {
 
 fn record(row: &Row) -> mainstay_store::Result<Record> {
     let read = mainstay_store::Error::application;
-    let attempt: i64 = row.get(1)?;
+    let attempt: i64 = row.get(4)?;
+    let attempt = u32::try_from(attempt).unwrap_or_default();
+    let rest: Issued = serde_json::from_str(row.get(7)?).map_err(read)?;
+    let (command_id, command_type, correlation_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
     Ok(Record {
-        state: State::of(row.get(0)?),
-        attempt: u32::try_from(attempt).unwrap_or_default(),
-        created_at: row.get(2)?,
-        executed_at: row.get(3)?,
-        issued: serde_json::from_str(row.get(4)?).map_err(read)?,
-        result: serde_json::from_str(row.get(5)?).map_err(read)?,
+        state: State::of(row.get(3)?),
+        attempt,
+        created_at: row.get(5)?,
+        executed_at: row.get(6)?,
+        issued: Issued { command_type, command_id, correlation_id, attempt, ..rest },
+        result: serde_json::from_str(row.get(8)?).map_err(read)?,
     })
 }
 
-fn json(value: &impl Serialize) -> mainstay_store::Result<String> {
+pub(super) fn json(value: &impl Serialize) -> mainstay_store::Result<String> {
     serde_json::to_string(value).map_err(mainstay_store::Error::application)
 }

@@ -1,6 +1,7 @@
 //! What a limit is kept for: a user, an address, a tenant, a route.
 
 use crate::{Error, Result};
+use mainstay_core::keys::has_control;
 
 /// Longest key.
 pub const MAX_KEY_BYTES: usize = 512;
@@ -8,9 +9,7 @@ pub const MAX_KEY_BYTES: usize = 512;
 /// Refuses keys that are empty, too long or not fit to be shown.
 #[inline]
 pub fn check_key(key: &str) -> Result<()> {
-    // Bytes first: below 0x20 and DEL are the control characters of ASCII, and the others begin with 0xC2.
-    let is_plain = |key: &str| key.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-    if !key.is_empty() && key.len() <= MAX_KEY_BYTES && (is_plain(key) || !key.contains(char::is_control)) {
+    if (1..=MAX_KEY_BYTES).contains(&key.len()) && !has_control(key) {
         return Ok(());
     }
     Err(bad_key())

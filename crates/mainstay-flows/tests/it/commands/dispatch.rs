@@ -138,6 +138,27 @@ fn what_makes_no_sense_is_refused() {
     });
 }
 
+/// Up to now the ids also stood in the text.
+#[test]
+fn rows_of_earlier_versions_are_read() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.dispatcher.dispatch(order("PlaceOrder", 1).id("old").correlation("corr")).await.unwrap();
+        let kept = house.texts("SELECT command FROM mainstay_commands").await.remove(0);
+        let ids = r#"{"commandType":"PlaceOrder","commandId":"old","correlationId":"corr","attempt":0,"#;
+        let before = kept.replacen('{', ids, 1);
+        let change = async |tx: Tx, before: String| {
+            tx.execute("UPDATE mainstay_commands SET command = $1", params![before]).await
+        };
+        house.store.transact_with(before, change).await.unwrap();
+        let status = house.dispatcher.status("old").await.unwrap();
+        let told = (&*status.command_id, &*status.command_type, &*status.correlation_id);
+        assert_eq!(told, ("old", "PlaceOrder", "corr"));
+        let again = house.dispatcher.dispatch(order("PlaceOrder", 1).id("old")).await.unwrap();
+        assert!(again.is_duplicate && again.correlation_id == "corr");
+    });
+}
+
 #[test]
 fn commands_are_forgotten_after_seven_days_but_not_while_they_wait() {
     for_each_store(async |place| {

@@ -365,7 +365,7 @@ impl Connection {
             let mut columns: Option<Arc<[String]>> = None;
             while let Some(row) = results.next()? {
                 let columns =
-                    columns.get_or_insert_with(|| row.as_ref().column_names().map(str::to_owned).collect());
+                    columns.get_or_insert_with(|| statement.columns(|| row.as_ref().column_names()));
                 let values = (0..columns.len()).map(|index| row.get_ref(index).map(own));
                 rows.push(Row::new(columns.clone(), values.collect::<rusqlite::Result<_>>()?));
             }
