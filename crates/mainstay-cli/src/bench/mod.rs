@@ -6,6 +6,7 @@ pub mod disk;
 pub mod events;
 pub mod limits;
 pub mod load;
+pub mod operate;
 pub mod publications;
 pub mod replay;
 pub mod store;

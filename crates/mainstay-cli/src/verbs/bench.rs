@@ -3,9 +3,10 @@
 use crate::arguments::Global;
 use crate::bench::events::Reading;
 use crate::bench::load::{Load, Outcome};
+use crate::bench::operate::Answered;
 use crate::bench::replay::Measured;
 use crate::bench::table::Table;
-use crate::bench::{disk, events, limits, publications, replay, store, work};
+use crate::bench::{disk, events, limits, operate, publications, replay, store, work};
 use crate::config::{self, Place};
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
@@ -32,6 +33,7 @@ enum What {
     Limits(LimitsBench),
     Replay(ReplayBench),
     Publications(PublicationsBench),
+    Operate(OperateBench),
 }
 
 /// Measure transactions with two small inserts, by one caller and by many
@@ -112,6 +114,25 @@ struct PublicationsBench {
     target_ms: Vec<u16>,
 }
 
+/// Measure how fast the console, the metrics and the health of a server over a full store are answered
+///
+/// Appends events of 100 bytes, lets items of work fail for good, and then asks a server over that for everything, first while
+/// nothing happens and then while it is appended to as fast as the store takes it; times are those of a client on this
+/// machine. Works on a temporary SQLite file in the current folder; or on the store given with --store, in whose log the
+/// events stay, as all events do, and where the pool mainstay.bench.operate and the dead letters stay.
+#[derive(Debug, Args)]
+struct OperateBench {
+    /// How many events are appended
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    events: u32,
+    /// How many items fail for good
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    letters: u32,
+    /// How often each question is asked
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    times: u16,
+}
+
 #[derive(Debug, Args)]
 struct Size {
     /// How many callers at once, one measurement each
@@ -149,6 +170,8 @@ struct Report {
     replay: Option<Replayed>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     publications: Vec<Delivered>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operate: Option<Operated>,
 }
 
 #[derive(Serialize)]
@@ -195,6 +218,27 @@ struct Delivered {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+struct Operated {
+    events: u64,
+    letters: u64,
+    appended_per_second: f64,
+    answers: Vec<Asked>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    path: &'static str,
+    bytes: usize,
+    most_ms: f64,
+    quiet_p50_ms: f64,
+    quiet_longest_ms: f64,
+    busy_p50_ms: f64,
+    busy_longest_ms: f64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Read {
     events: u64,
     per_second: f64,
@@ -221,6 +265,7 @@ impl Bench {
             What::Limits(bench) => bench.run(&bed.store, report).await?,
             What::Work(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
             What::Publications(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
+            What::Operate(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
             What::Replay(bench) => return Ok((bench.run(&bed.store, report).await?, None)),
         };
         Ok((report, Some(table)))
@@ -285,6 +330,29 @@ impl PublicationsBench {
                 delivered_per_second: measured.delivered_per_second(),
             });
         }
+        Ok(report)
+    }
+}
+
+impl OperateBench {
+    async fn run(&self, opened: &Store, mut report: Report) -> Result<Report> {
+        let Self { events, letters, times } = *self;
+        let measured = operate::measure(opened, events as usize, letters as usize, times.into()).await?;
+        let asked = |answered: &Answered| Asked {
+            path: answered.path,
+            bytes: answered.bytes,
+            most_ms: answered.most.as_secs_f64() * 1e3,
+            quiet_p50_ms: Answered::middle_ms(&answered.quiet),
+            quiet_longest_ms: Answered::longest_ms(&answered.quiet),
+            busy_p50_ms: Answered::middle_ms(&answered.busy),
+            busy_longest_ms: Answered::longest_ms(&answered.busy),
+        };
+        report.operate = Some(Operated {
+            events: measured.events,
+            letters: measured.letters,
+            appended_per_second: measured.appended_per_second,
+            answers: measured.answers.iter().map(asked).collect(),
+        });
         Ok(report)
     }
 }
@@ -373,6 +441,7 @@ impl Bed {
             in_memory_per_second: None,
             replay: None,
             publications: Vec::new(),
+            operate: None,
         })
     }
 }
@@ -432,6 +501,9 @@ fn told(report: &Report) -> String {
     if let Some(replayed) = &report.replay {
         return told_of_replay(replayed);
     }
+    if let Some(operated) = &report.operate {
+        return told_of_operating(operated);
+    }
     if !report.publications.is_empty() {
         return report.publications.iter().map(told_of_publications).collect();
     }
@@ -474,6 +546,37 @@ fn told_of_publications(delivered: &Delivered) -> String {
          Delivering them, at most {at_once} at once, to a target that {target}: {delivered_per_second:.0} events per second, \
          each once\n"
     )
+}
+
+fn told_of_operating(operated: &Operated) -> String {
+    let Operated { events, letters, appended_per_second, answers } = operated;
+    let mut out = format!(
+        "Over {events} events and {letters} dead letters, in milliseconds; busy: beside {appended_per_second:.0} appends \
+         per second\n\n| {:<41} | {:>7} | {:>6} | {:>9} | {:>13} | {:>8} | {:>12} |\n|{:-<43}|{:->9}|{:->8}|{:->11}|{:->15}|{:->10}|{:->14}|\n",
+        "what",
+        "bytes",
+        "asked",
+        "quiet p50",
+        "quiet longest",
+        "busy p50",
+        "busy longest",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        ""
+    );
+    for asked in answers {
+        let Asked { path, bytes, most_ms, quiet_p50_ms, quiet_longest_ms, busy_p50_ms, busy_longest_ms } =
+            asked;
+        let times = format!(
+            "{quiet_p50_ms:>9.1} | {quiet_longest_ms:>13.1} | {busy_p50_ms:>8.1} | {busy_longest_ms:>12.1}"
+        );
+        out += &format!("| {path:<41} | {bytes:>7} | {most_ms:>6.0} | {times} |\n");
+    }
+    out
 }
 
 fn measurement(outcome: &Outcome, transactions_per_commit: f64) -> Measurement {

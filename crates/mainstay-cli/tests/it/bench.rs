@@ -118,6 +118,26 @@ fn publications_are_measured_and_each_came_once() {
 }
 
 #[test]
+fn what_operators_ask_for_is_measured_over_what_they_have() {
+    let folder = Folder::new();
+    let report = folder.run("bench operate --events 2000 --letters 30 --times 2 --json").json();
+    let operate = &report["operate"];
+    assert_eq!((&operate["events"], &operate["letters"]), (&2000.into(), &30.into()));
+    assert!(operate["appendedPerSecond"].as_f64().unwrap() > 0.0, "{report}");
+    let answers = operate["answers"].as_array().unwrap();
+    for path in ["/health/ready", "/metrics", "/console", "/console/dead-letters"] {
+        let answer = answers.iter().find(|answer| answer["path"] == path).unwrap();
+        for figure in ["bytes", "mostMs", "quietP50Ms", "quietLongestMs", "busyP50Ms", "busyLongestMs"] {
+            assert!(answer[figure].as_f64().unwrap() > 0.0, "{answer}");
+        }
+    }
+    assert_eq!(folder.files(), [""; 0]);
+    let told = folder.run("bench operate --events 10 --letters 0 --times 1").stdout;
+    assert!(told.contains("\nOver 10 events and 0 dead letters, in milliseconds; busy: beside "), "{told}");
+    assert!(told.contains("\n| /metrics  ") && told.contains("\n| /console/events?tag=bench:7 "), "{told}");
+}
+
+#[test]
 fn refuses_numbers_that_make_no_sense() {
     for arguments in [
         "bench store --callers 0",
