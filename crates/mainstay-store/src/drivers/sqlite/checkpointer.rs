@@ -120,9 +120,11 @@ pub(super) fn work(
             warned_at_bytes = 0;
             continue;
         }
-        if bytes >= warned_at_bytes * 2 {
+        let oldest = readers.iter().filter_map(|watch| watch.open_for()).max().unwrap_or_default();
+        // Who writes faster than is copied is no reason to worry, unless that goes on for long.
+        let is_worth_telling = oldest > YOUNG || bytes >= limit_bytes / 2;
+        if is_worth_telling && bytes >= warned_at_bytes * 2 {
             warned_at_bytes = bytes;
-            let oldest = readers.iter().filter_map(|watch| watch.open_for()).max().unwrap_or_default();
             let oldest_read_ms = oldest.as_millis() as u64;
             tracing::warn!(
                 bytes,
