@@ -68,15 +68,24 @@ impl Query {
 
     /// Whether an event of this type with these tags is meant.
     pub fn matches(&self, event_type: &str, tags: &[impl AsRef<str>]) -> bool {
-        self.0.iter().any(|item| item.matches(event_type, tags))
+        self.matches_where(event_type, has(tags))
+    }
+
+    /// As [`matches`](Self::matches), for an event that tells whether it has a tag.
+    pub fn matches_where(&self, event_type: &str, has: impl Fn(&str) -> bool) -> bool {
+        self.0.iter().any(|item| item.matches_where(event_type, &has))
     }
 }
 
 impl Item {
     /// Whether an event of this type with these tags is meant.
     pub fn matches(&self, event_type: &str, tags: &[impl AsRef<str>]) -> bool {
-        let has = |wanted: &String| tags.iter().any(|tag| tag.as_ref() == wanted);
-        (self.types.is_empty() || self.types.iter().any(|one| one == event_type)) && self.tags.iter().all(has)
+        self.matches_where(event_type, &has(tags))
+    }
+
+    fn matches_where(&self, event_type: &str, has: &impl Fn(&str) -> bool) -> bool {
+        (self.types.is_empty() || self.types.iter().any(|one| one == event_type))
+            && self.tags.iter().all(|tag| has(tag))
     }
 
     fn checked(mut self) -> Result<Self, QueryError> {
@@ -90,6 +99,10 @@ impl Item {
         }
         Ok(self)
     }
+}
+
+fn has(tags: &[impl AsRef<str>]) -> impl Fn(&str) -> bool {
+    |wanted| tags.iter().any(|tag| tag.as_ref() == wanted)
 }
 
 /// Whether a text can be a type or a tag.

@@ -85,9 +85,29 @@ pub struct Event(Arc<Stored>);
 struct Stored {
     position: u64,
     header: Vec<u8>,
-    payload: Option<Vec<u8>>,
+    payload: Payload,
     fields: Fields,
     data: Span,
+}
+
+/// Where the payload of an event is.
+pub(crate) enum Payload {
+    /// Nowhere: it was erased, or nobody asked for it.
+    Nowhere,
+    /// In bytes of its own.
+    Apart(Vec<u8>),
+    /// Behind the header, from there on.
+    Behind(usize),
+}
+
+impl Stored {
+    fn payload(&self) -> Option<&[u8]> {
+        match &self.payload {
+            Payload::Nowhere => None,
+            Payload::Apart(payload) => Some(payload),
+            Payload::Behind(at) => self.header.get(*at..),
+        }
+    }
 }
 
 /// An event's place in its stream.
@@ -102,18 +122,19 @@ pub struct StreamPlace<'a> {
 }
 
 impl Event {
-    pub(crate) fn of(
-        position: u64,
-        header: Vec<u8>,
-        payload: Option<Vec<u8>>,
-        fields: Fields,
-        data: Span,
-    ) -> Self {
+    pub(crate) fn of(position: u64, header: Vec<u8>, payload: Payload, fields: Fields, data: Span) -> Self {
         Self(Arc::new(Stored { position, header, payload, fields, data }))
     }
 
     pub(crate) fn into_header(self) -> Vec<u8> {
-        Arc::try_unwrap(self.0).map_or_else(|shared| shared.header.clone(), |stored| stored.header)
+        let end = match self.0.payload {
+            Payload::Behind(at) => at,
+            Payload::Nowhere | Payload::Apart(_) => self.0.header.len(),
+        };
+        let mut header =
+            Arc::try_unwrap(self.0).map_or_else(|shared| shared.header.clone(), |stored| stored.header);
+        header.truncate(end);
+        header
     }
 
     fn text(&self, span: Span) -> &str {
@@ -159,7 +180,7 @@ impl Event {
 
     /// What happened, in JSON; nothing once it was erased.
     pub fn data(&self) -> Option<&str> {
-        let payload = self.0.payload.as_ref()?;
+        let payload = self.0.payload()?;
         std::str::from_utf8(&payload[self.0.data.at as usize..self.0.data.end()]).ok()
     }
 
@@ -170,13 +191,13 @@ impl Event {
 
     /// What else the author noted, a JSON object.
     pub fn metadata(&self) -> Option<&str> {
-        let rest = &self.0.payload.as_ref()?[self.0.data.end()..];
+        let rest = &self.0.payload()?[self.0.data.end()..];
         std::str::from_utf8(rest).ok().filter(|text| !text.is_empty())
     }
 
     /// Whether data and metadata were erased.
     pub fn is_erased(&self) -> bool {
-        self.0.payload.is_none()
+        matches!(self.0.payload, Payload::Nowhere)
     }
 
     /// What kind of event it is.
@@ -242,7 +263,8 @@ impl Event {
 
     /// How many bytes it takes.
     pub fn bytes(&self) -> usize {
-        self.0.header.len() + self.0.payload.as_ref().map_or(0, Vec::len)
+        let apart = if let Payload::Apart(payload) = &self.0.payload { payload.len() } else { 0 };
+        self.0.header.len() + apart
     }
 
     /// Writes the event as JSON, its data and metadata as they were given.

@@ -295,9 +295,9 @@ impl Request<'_> {
 
     pub(crate) fn means(&self, event: &Event) -> bool {
         let selection = &self.selection;
-        let tags: Vec<&str> = event.tags().collect();
+        let has = |wanted: &str| event.tags().any(|tag| tag == wanted);
         (self.tenant.is_none() || event.tenant() == self.tenant.as_deref())
-            && selection.query.as_ref().is_none_or(|query| query.matches(event.event_type(), &tags))
+            && selection.query.as_ref().is_none_or(|query| query.matches_where(event.event_type(), has))
             && selection.correlation_id.as_ref().is_none_or(|id| event.correlation_id() == id)
             && selection.stream.as_ref().is_none_or(|(stream_type, id)| {
                 event.stream().is_some_and(|stream| stream.stream_type == *stream_type && stream.id == *id)

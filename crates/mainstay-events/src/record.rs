@@ -16,7 +16,7 @@
 //! records stay readable; a new layout is a new version.
 
 use crate::error::Error;
-use crate::event::{Category, Event, Fields, Span};
+use crate::event::{Category, Event, Fields, Payload, Span};
 use mainstay_store::{Row, Value};
 
 const VERSION: u8 = 1;
@@ -179,17 +179,19 @@ pub(crate) fn decode(
         data = Reader::new(payload).text()?;
         text_of(&payload[data.end()..])?;
     }
+    let payload = payload.map_or(Payload::Nowhere, Payload::Apart);
     Ok(Event::of(position, header, payload, fields, data))
 }
 
 /// As [`decode`], for what this process wrote itself and has had in its memory ever since: nothing is checked again, which
-/// is most of what reading an event costs. Nobody has erased it.
-pub(crate) fn decode_own(position: u64, header: Vec<u8>, payload: Vec<u8>) -> Result<Event, &'static str> {
+/// is most of what reading an event costs. Header and payload stand one behind the other. Nobody has erased it.
+pub(crate) fn decode_own(position: u64, bytes: &[u8], payload_at: usize) -> Result<Event, &'static str> {
+    let (header, payload) = bytes.split_at_checked(payload_at).ok_or("the header is cut off")?;
     let body = header.len().checked_sub(CHECKSUM_BYTES).filter(|length| *length >= FIXED_BYTES);
     let body = &header[..body.ok_or("the header is too short")?];
     let fields = Reader { is_own: true, ..Reader::new(body) }.fields()?;
-    let data = Reader { is_own: true, ..Reader::new(&payload) }.text()?;
-    Ok(Event::of(position, header, Some(payload), fields, data))
+    let data = Reader { is_own: true, ..Reader::new(payload) }.text()?;
+    Ok(Event::of(position, bytes.to_vec(), Payload::Behind(payload_at), fields, data))
 }
 
 /// What is wrong when there is no event at a position.

@@ -5,7 +5,7 @@
 
 use crate::{Error, Result, Value};
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// What SQLite allows in one statement, and less than what PostgreSQL does.
 const MAX_PARAMETERS: u32 = 32_766;
@@ -98,7 +98,8 @@ pub(crate) struct Statement {
     /// The highest `n`.
     parameters: u32,
     /// The names of its columns, as they were first.
-    columns: OnceLock<Arc<[String]>>,
+    #[cfg(feature = "sqlite")]
+    columns: std::sync::OnceLock<Arc<[String]>>,
 }
 
 impl Statement {
@@ -130,7 +131,8 @@ impl Statement {
                 may_write: first != Some("SELECT") || scan.calls_unknown,
                 parameters: scan.parameters,
                 sqlite_text: scan.rewritten,
-                columns: OnceLock::new(),
+                #[cfg(feature = "sqlite")]
+                columns: std::sync::OnceLock::new(),
             }),
         }
     }
@@ -148,6 +150,7 @@ impl Statement {
     }
 
     /// The names of its columns, shared with earlier rows: they change only when a table does.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn columns<'a, N: Iterator<Item = &'a str>>(&self, names: impl Fn() -> N) -> Arc<[String]> {
         let make = || names().map(str::to_owned).collect();
         let known = self.columns.get_or_init(make);
@@ -171,18 +174,34 @@ impl Statement {
 
 /// Statements read so far, so that each text is read once.
 #[derive(Debug, Default)]
-pub(crate) struct Cache(HashMap<Box<str>, Arc<Statement>>);
+pub(crate) struct Cache {
+    known: HashMap<Box<str>, Arc<Statement>>,
+    /// The last one whose text was at such an address: most texts are constants, and are where they were.
+    latest: [Option<Arc<Statement>>; 32],
+}
 
 impl Cache {
     pub(crate) fn get(&mut self, text: &str) -> Result<Arc<Statement>> {
-        if let Some(statement) = self.0.get(text) {
+        let slot = (text.as_ptr().addr() >> 3) % self.latest.len();
+        match &self.latest[slot] {
+            Some(latest) if latest.text == text => Ok(latest.clone()),
+            _ => {
+                let statement = self.find(text)?;
+                self.latest[slot] = Some(statement.clone());
+                Ok(statement)
+            }
+        }
+    }
+
+    fn find(&mut self, text: &str) -> Result<Arc<Statement>> {
+        if let Some(statement) = self.known.get(text) {
             return Ok(statement.clone());
         }
         let statement = Arc::new(Statement::parse(text)?);
-        if self.0.len() >= MAX_CACHED {
-            self.0.clear();
+        if self.known.len() >= MAX_CACHED {
+            self.known.clear();
         }
-        self.0.insert(text.into(), statement.clone());
+        self.known.insert(text.into(), statement.clone());
         Ok(statement)
     }
 }

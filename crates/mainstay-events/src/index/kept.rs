@@ -116,9 +116,8 @@ impl Chunk {
 
     fn get(&self, position: u64) -> Option<Event> {
         let place = self.places.get(self.number(position)?)?;
-        let part = |from: u32, to: u32| Some(self.bytes.get(from as usize..to as usize)?.to_vec());
-        let (header, payload) = (part(place.at, place.payload)?, part(place.payload, place.end)?);
-        record::decode_own(position, header, payload).ok()
+        let bytes = self.bytes.get(place.at as usize..place.end as usize)?;
+        record::decode_own(position, bytes, (place.payload - place.at) as usize).ok()
     }
 
     fn forget(&mut self, position: u64) {

@@ -237,7 +237,7 @@ impl Shared {
         {
             let taken: Vec<Waiting> = std::mem::take(&mut queue.waiting).into();
             let mut taken = taken.into_iter();
-            let mut seen = HashSet::new();
+            let mut seen = HashSet::with_capacity(taken.len().min(MAX_COMMANDS));
             while members.len() < MAX_COMMANDS
                 && let Some(Waiting { member, reply }) = taken.next()
             {
