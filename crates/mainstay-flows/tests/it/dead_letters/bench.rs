@@ -11,11 +11,12 @@ use mainstay_flows::delivery::appends::{self, Appends, NewAppend};
 use mainstay_flows::delivery::publications::{self, Delivery, Publisher, Retry, Target, Targets};
 use mainstay_flows::projections::{Projections, Registry};
 use mainstay_store::{Options, Store, Tx, params};
+use mainstay_testkit::crash;
 use mainstay_testkit::stores::Place;
 use mainstay_work::{Call, Engine, Failure, Functions, NewWork, OnComplete, Pool, RetryPolicy, Work};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 pub(super) use crate::projections::support::{PATIENCE, until};
@@ -81,6 +82,33 @@ fn functions(is_broken: &Arc<AtomicBool>) -> Functions {
         .mutation("nothing", async |_: Tx, _: Call, _: String| Ok(()))
 }
 
+/// A context whose translator takes a moment when it is well. Retrying its letters calls it, inside of the transaction.
+fn catalogue(is_broken: &Arc<AtomicBool>) -> Target {
+    let is_broken = is_broken.clone();
+    let target = Target::handler("catalogue", async |tx: Tx, delivery: Delivery| {
+        effect(&tx, &format!("delivered to catalogue {}", delivery.event.event_id)).await
+    });
+    target.translate(move |event| {
+        if is_broken.load(Ordering::Relaxed) {
+            return Err("nobody can read it".to_owned());
+        }
+        linger();
+        Ok(event.clone())
+    })
+}
+
+/// How long a child lingers: long enough to be paused in, and much longer than a signal takes.
+const MOMENT: Duration = Duration::from_millis(250);
+
+/// In a child, tells that it is inside of something, and takes a moment.
+fn linger() {
+    static TIMES: AtomicUsize = AtomicUsize::new(0);
+    if crash::is_child() {
+        crash::say(format!("inside {}.", TIMES.fetch_add(1, Ordering::SeqCst)));
+        std::thread::sleep(MOMENT);
+    }
+}
+
 async fn effect(tx: &Tx, what: &str) -> mainstay_store::Result<()> {
     tx.execute("INSERT INTO effects (what) VALUES ($1)", params![what]).await.map(drop)
 }
@@ -130,7 +158,7 @@ impl Bench {
             }
         });
         let targets = Targets::new(Retry { max_retries: 0, initial_backoff_ms: 1, base: 1.0 });
-        let targets = if is_whole { targets.with(inventory) } else { targets };
+        let targets = if is_whole { targets.with(inventory).with(catalogue(&is_broken)) } else { targets };
         let live = Arc::new(Live::default());
         let functions = live.functions(targets.functions(registry.functions(functions(&is_broken))));
         let functions = appends::functions(functions, &log);

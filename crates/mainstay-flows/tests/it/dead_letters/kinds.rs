@@ -7,11 +7,16 @@ use mainstay_testkit::stores::{Place, for_each_lasting_store, for_each_store};
 use mainstay_work::NewWork;
 use std::collections::BTreeSet;
 
-const KINDS: [&str; 5] = ["append", "onComplete", "projection", "publication", "work"];
+pub(super) const KINDS: [&str; 5] = ["append", "onComplete", "projection", "publication", "work"];
 
-/// One letter of every kind.
 async fn one_of_each(place: &Place) -> Bench {
     let bench = Bench::open(place).await;
+    fail_once_each(&bench).await;
+    bench
+}
+
+/// One letter of every kind.
+pub(super) async fn fail_once_each(bench: &Bench) {
     let engine = bench.start().await;
     bench.charge(["o1".to_owned()]).await;
     let telling = NewWork::new(SHOP, "nothing", "x").unwrap().on_complete("told", "t1").unwrap();
@@ -28,7 +33,6 @@ async fn one_of_each(place: &Place) -> Bench {
     bench.drained(SHOP).await;
     until("there is a letter of every kind", async || bench.count(Status::Pending).await == 5).await;
     engine.stop(PATIENCE).await.unwrap();
-    bench
 }
 
 #[test]

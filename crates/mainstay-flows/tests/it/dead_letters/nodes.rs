@@ -1,9 +1,22 @@
-//! Two nodes on one PostgreSQL.
+//! Two nodes on one PostgreSQL, also with one of them paused.
 
-use super::bench::{Bench, PATIENCE, components, orders, until};
-use mainstay_flows::dead_letters::{Action, CHUNK, Filter, OperationStatus, Status, Upkeep};
+use super::bench::{Bench, PATIENCE, SHOP, components, orders, until};
+use super::crash::look::{Wrong, effects};
+use super::crash::made::{letters, make, of, sizes};
+use mainstay_core::random::SeededRandom;
+use mainstay_flows::dead_letters::{Action, CHUNK, Filter, OperationStatus, POOL, Status, Upkeep};
+use mainstay_flows::delivery::appends::APPEND_POOL;
+use mainstay_flows::delivery::publications;
+use mainstay_store::Options;
+use mainstay_testkit::crash::{self, Child};
 use mainstay_testkit::stores::{Kind, for_each_kind};
+use mainstay_work::NewWork;
 use std::time::Duration;
+
+const URL: &str = "TEST_URL";
+const LEASE: Duration = Duration::from_millis(600);
+/// A paused node's locks are taken from it after this long.
+const LIMIT: Duration = Duration::from_millis(500);
 
 #[test]
 fn two_nodes_at_once_try_every_letter_again_once() {
@@ -58,5 +71,78 @@ fn many_who_retry_a_letter_at_once_retry_it_once() {
         until("it is resolved", async || bench.count(Status::Resolved).await == 1).await;
         engine.stop(PATIENCE).await.unwrap();
         assert_eq!(bench.effects().await.values().sum::<u64>(), 1);
+    });
+}
+
+async fn node(url: &str) -> Bench {
+    let options = Options::new(url).connections(4).transaction_timeout(LIMIT);
+    Bench::on(components(options).open().await.unwrap(), LEASE, Upkeep::none()).await
+}
+
+#[test]
+fn child_goes_on_with_operations() {
+    if !crash::is_child() {
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let bench = node(&std::env::var(URL).unwrap()).await;
+        bench.mend();
+        let _engine = bench.start().await;
+        crash::say("goes on");
+        std::future::pending::<()>().await;
+    });
+}
+
+/// A node is paused inside of a chunk for longer than its lease and its transaction last. The other one does that chunk, and
+/// the rest.
+#[test]
+fn b_278_a_node_paused_inside_of_a_bulk_retry_loses_and_doubles_no_letter() {
+    let is_long = std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1");
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let (seed, rounds) = (7, if is_long { 20 } else { 2 });
+        let (one, random) = (node(place.url()).await, SeededRandom::new(seed));
+        let names: Vec<String> = (0..rounds).map(|round| format!("round-{round}")).collect();
+        let batches: Vec<_> = names.iter().map(|name| (&**name, sizes(&random))).collect();
+        make(&one, &batches).await;
+        for name in &names {
+            let event_id = one.spoiled_event(name).await;
+            one.publisher.publish(&event_id, "orders", ["catalogue"]).await.unwrap();
+        }
+        one.mend();
+        let child = Child::of("dead_letters::nodes::child_goes_on_with_operations").env(URL, place.url());
+        let child = child.spawn().unwrap();
+        child.wait_for("goes on", PATIENCE).unwrap();
+        let mut wrong = Wrong(Vec::new());
+        for (round, name) in names.iter().enumerate() {
+            let before = letters(&one, name).await;
+            let operation = one.letters.preview(Action::Retry, of(name), "ann").await.unwrap();
+            one.letters.run(&operation.operation_id).await.unwrap();
+            child.wait_for(&format!("inside {round}."), PATIENCE).unwrap();
+            child.stop().unwrap();
+            let engine = one.start().await;
+            let ended = one.ended(&operation.operation_id).await;
+            for pool in [POOL, SHOP, "projectionPool", publications::POOL, APPEND_POOL] {
+                one.drained(pool).await;
+            }
+            child.cont().unwrap();
+            engine.stop(PATIENCE).await.unwrap();
+            // What the node that was paused does now comes behind all that it had still to do.
+            let last = one.work.enqueue(NewWork::new(SHOP, "nothing", "x").unwrap()).await.unwrap();
+            one.work.wait_for(&last.work_id, PATIENCE).await.unwrap();
+            let after = letters(&one, name).await;
+            wrong.same(&before, &after);
+            after.values().for_each(|letter| wrong.tried_again(letter));
+            wrong.counted(&ended, after.len());
+            let now = one.letters.operation(&operation.operation_id).await.unwrap();
+            assert_eq!(
+                (now.status, &now),
+                (OperationStatus::Done, &ended),
+                "the paused node changed something"
+            );
+        }
+        effects(&one, &names.iter().map(|name| &**name).collect::<Vec<_>>(), &mut wrong).await;
+        assert_eq!(wrong.0, [""; 0], "seed {seed}");
+        println!("seed {seed}: {rounds} pauses, {batches:?}");
     });
 }
