@@ -1,8 +1,9 @@
 //! What is done about letters by itself, if it is wanted.
 
-use super::bench::{Bench, PATIENCE, SHOP, components};
+use super::bench::{Bench, PATIENCE, SHOP, components, of_kind, until};
+use super::kinds::{KINDS, fail_once_each};
 use mainstay_flows::dead_letters::{Again, Filter, Status, Tended, Upkeep};
-use mainstay_testkit::stores::for_each_store;
+use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_testkit::time::VirtualTime;
 use std::time::Duration;
 
@@ -76,5 +77,80 @@ fn what_makes_no_sense_is_refused() {
         {
             assert_eq!(bench.letters.tend(&upkeep).await.unwrap_err().code(), "FLOW_INVALID");
         }
+    });
+}
+
+/// The clock is moved by days, which no lease is to notice.
+const LEASE: Duration = Duration::from_secs(100 * 86_400);
+
+/// A shop with a letter of every kind, where this is done by itself.
+async fn tended_by_itself(place: &Place, upkeep: Upkeep) -> (Bench, VirtualTime) {
+    let (store, time) = VirtualTime::open_with(place, components(place.options())).await.unwrap();
+    let bench = Bench::on(store, LEASE, upkeep).await;
+    fail_once_each(&bench).await;
+    (bench, time)
+}
+
+#[test]
+fn letters_of_every_kind_are_tried_again_by_a_job_once_their_wait_is_over() {
+    for_each_store(async |place| {
+        let again = Again { max_retries: 3, initial_backoff_ms: 60_000, base: 10.0, max_backoff_ms: 600_000 };
+        let retry = KINDS.map(|kind| (kind.to_owned(), again)).into();
+        let upkeep = Upkeep { every: Duration::from_secs(10), retry, ..Upkeep::none() };
+        let (bench, time) = tended_by_itself(&place, upkeep).await;
+        bench.mend();
+        let runs = async || {
+            let cron = bench.work.crons().await.unwrap().remove(0);
+            (cron.name, cron.next_at)
+        };
+        let engine = bench.start().await;
+        // The job runs, and has nothing to do.
+        let (name, first) = runs().await;
+        assert_eq!(name, "mainstay.letters.upkeep");
+        time.advance(30_000).await.unwrap();
+        until("the job has run", async || {
+            engine.look_around();
+            runs().await.1 > first
+        })
+        .await;
+        bench.drained(mainstay_flows::dead_letters::POOL).await;
+        assert_eq!(bench.count(Status::Pending).await, 5);
+        time.advance(30_000).await.unwrap();
+        until("the job tries them again", async || {
+            engine.look_around();
+            bench.count(Status::Resolved).await == 4
+        })
+        .await;
+        // The append has a conflict still, and waits for longer now.
+        until("the append fails again", async || bench.count(Status::Pending).await == 1).await;
+        engine.stop(PATIENCE).await.unwrap();
+        for kind in KINDS {
+            let letter = bench.list(of_kind(kind)).await.remove(0);
+            let status = if kind == "append" { Status::Pending } else { Status::Resolved };
+            assert_eq!((letter.status, letter.retry_count), (status, 1), "{kind}");
+        }
+        let effects = bench.effects().await;
+        assert!(effects.len() == 3 && effects.values().all(|count| *count == 1), "{effects:?}");
+        let record = bench.letters.operations(None, None, 10).await.unwrap();
+        assert_eq!(record.iter().map(|one| one.done).sum::<u64>(), 5);
+        assert!(record.iter().all(|one| one.asked_by == "upkeep"), "{record:?}");
+    });
+}
+
+#[test]
+fn letters_of_every_kind_are_ignored_by_a_job_when_they_are_old() {
+    for_each_store(async |place| {
+        let ignore_after = Some(Duration::from_secs(86_400));
+        let (bench, time) = tended_by_itself(&place, Upkeep { ignore_after, ..Upkeep::none() }).await;
+        time.advance(86_400_000).await.unwrap();
+        let engine = bench.start().await;
+        until("the job ignores them", async || {
+            engine.look_around();
+            bench.count(Status::Ignored).await == 5
+        })
+        .await;
+        engine.stop(PATIENCE).await.unwrap();
+        assert_eq!(bench.letters.stats(Filter::default()).await.unwrap().total, 5);
+        assert!(bench.effects().await.is_empty());
     });
 }
