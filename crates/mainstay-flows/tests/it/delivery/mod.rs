@@ -2,6 +2,8 @@
 
 mod appends;
 mod crash;
+mod crash_failing;
+mod crash_receiver;
 mod inbox;
 mod incoming;
 mod intents;

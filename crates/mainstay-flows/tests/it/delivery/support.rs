@@ -40,8 +40,12 @@ pub(super) fn retries(max_retries: u32) -> Retries {
 }
 
 pub(super) fn outbox(retries: Retries) -> Outbox {
+    outbox_named(CAUGHT, retries)
+}
+
+pub(super) fn outbox_named(name: &str, retries: Retries) -> Outbox {
     Outbox::new(
-        CAUGHT,
+        name,
         "orders",
         retries,
         |payment: &Payment| IdempotencyKey::action("payment", &payment.order_id),

@@ -1,7 +1,8 @@
 //! Processes that die at every step of publishing and delivering.
 //!
 //! After many deaths a process that lives does what is left: every event that was acknowledged was taken by its handler
-//! once, was taken by the inbox at the other end of its webhook once, and is a dead letter of the target that refuses it.
+//! once, was taken by the inbox at the other end of its webhook once, and is a dead letter of the target that refuses it and
+//! of the one that is away for longer than it is tried.
 
 use super::bench::{Bench, PATIENCE, at_once, components};
 use crate::delivery::inbox::{open as open_inbox, secret, serve, take, taken};
@@ -27,7 +28,7 @@ const URL: &str = "TEST_URL";
 const HOOK: &str = "TEST_HOOK";
 /// On PostgreSQL nobody takes up what a dead node had before this is over.
 const LEASE: Duration = Duration::from_millis(400);
-const TARGETS: [&str; 3] = ["handler", "webhook", "refusing"];
+const TARGETS: [&str; 4] = ["handler", "webhook", "refusing", "away"];
 
 async fn open(options: Options, hook: &str) -> Bench {
     let store = components(options).open().await.unwrap();
@@ -41,7 +42,9 @@ async fn open(options: Options, hook: &str) -> Bench {
     let egress = Arc::new(Egress::new(&["127.0.0.1".to_owned()]).unwrap());
     let webhook = Target::webhook("webhook", Webhook::new(config, egress).unwrap());
     let refusing = Target::subscriber("refusing", async |_: Delivery| Err(Failure::permanent("never")));
-    let targets = Targets::new(at_once(100)).with(handler).with(webhook).with(refusing);
+    let away = Target::subscriber("away", async |_: Delivery| Err(Failure::retryable("not now")));
+    let away = away.retry(at_once(1));
+    let targets = Targets::new(at_once(100)).with(handler).with(webhook).with(refusing).with(away);
     Bench::leased(store, targets, LEASE).await
 }
 
@@ -103,12 +106,19 @@ async fn check(place: &Place, hook: &str, acknowledged: &[String], received: Opt
             status.iter().map(|one| (one.target_context.as_str(), one.status)).collect();
         assert_eq!(
             shown,
-            [("handler", Status::Delivered), ("refusing", Status::Failed), ("webhook", Status::Delivered)],
+            [
+                ("away", Status::DeadLetter),
+                ("handler", Status::Delivered),
+                ("refusing", Status::Failed),
+                ("webhook", Status::Delivered)
+            ],
             "{id}"
         );
         assert_eq!(handled.get(id), Some(&1), "{id} was handled once");
-        let letter = bench.publisher.letter(id, "refusing").await.unwrap();
-        assert_eq!(letter.status, LetterStatus::Pending, "{id}");
+        for target in ["refusing", "away"] {
+            let letter = bench.publisher.letter(id, target).await.unwrap();
+            assert_eq!(letter.status, LetterStatus::Pending, "{id} to {target}");
+        }
     }
     assert_eq!(handled.len(), ids.len(), "and nothing else was");
     println!("{}: {} events, {} acknowledged", place.kind(), ids.len(), acknowledged.len());

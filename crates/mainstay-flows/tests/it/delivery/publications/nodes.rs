@@ -1,20 +1,31 @@
 //! Two nodes on one PostgreSQL, one of them paused while it delivers.
 
 use super::bench::{Bench, PATIENCE, at_once, components};
-use mainstay_flows::delivery::publications::{Delivery, LetterFilter, Status, Target, Targets};
+use super::webhook::loopback;
+use crate::delivery::inbox::{open as open_inbox, secret, serve, take, taken};
+use axum::Router;
+use mainstay_flows::delivery::inbox::{Inbox, Received};
+use mainstay_flows::delivery::publications::{Delivery, LetterFilter, Status, Target, Targets, Webhook};
 use mainstay_store::{Options, Tx, params};
 use mainstay_testkit::crash::{self, Child};
 use mainstay_testkit::stores::{Kind, for_each_kind};
+use mainstay_work::http::HttpConfig;
 use serde_json::json;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 const URL: &str = "TEST_URL";
+const HOOK: &str = "TEST_HOOK";
 const LEASE: Duration = Duration::from_millis(600);
 /// A paused node's locks are taken from it after this long.
 const LIMIT: Duration = Duration::from_millis(500);
 /// Long enough to be paused in; much longer than a signal takes.
 const MOMENT: Duration = Duration::from_millis(250);
+
+/// Where nobody listens: this test has no webhook.
+const NOWHERE: &str = "http://127.0.0.1:9/";
 
 static TIMES: AtomicUsize = AtomicUsize::new(0);
 
@@ -26,7 +37,7 @@ fn linger() {
     }
 }
 
-async fn node(url: &str) -> Bench {
+async fn node(url: &str, hook: &str) -> Bench {
     let options = Options::new(url).connections(4).transaction_timeout(LIMIT);
     let store = components(options).open().await.unwrap();
     let create = async |tx: Tx| {
@@ -44,7 +55,10 @@ async fn node(url: &str) -> Bench {
         linger();
         Ok(())
     });
-    Bench::leased(store, Targets::new(at_once(20)).with(handler).with(subscriber), LEASE).await
+    let config = HttpConfig { secrets: vec![secret("s")], ..HttpConfig::new(hook) };
+    let webhook = Target::webhook("webhook", Webhook::new(config, loopback()).unwrap());
+    let targets = Targets::new(at_once(20)).with(handler).with(subscriber).with(webhook);
+    Bench::leased(store, targets, LEASE).await
 }
 
 #[test]
@@ -54,7 +68,7 @@ fn child_delivers() {
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let bench = node(&std::env::var(URL).unwrap()).await;
+        let bench = node(&std::env::var(URL).unwrap(), &std::env::var(HOOK).unwrap()).await;
         let _engine = bench.start().await;
         crash::say("delivers");
         std::future::pending::<()>().await;
@@ -64,9 +78,9 @@ fn child_delivers() {
 #[test]
 fn a_node_paused_inside_of_a_delivery_loses_and_doubles_nothing() {
     for_each_kind(&[Kind::Postgres], async |place| {
-        let bench = node(place.url()).await;
+        let bench = node(place.url(), NOWHERE).await;
         let child = Child::of("delivery::publications::nodes::child_delivers").env(URL, place.url());
-        let child = child.spawn().unwrap();
+        let child = child.env(HOOK, NOWHERE).spawn().unwrap();
         child.wait_for("delivers", PATIENCE).unwrap();
         let mut ids = Vec::new();
         for (round, target) in ["handler", "subscriber", "handler", "subscriber"].into_iter().enumerate() {
@@ -90,6 +104,61 @@ fn a_node_paused_inside_of_a_delivery_loses_and_doubles_nothing() {
         assert!(bench.publisher.letters(LetterFilter::default(), 10).await.unwrap().is_empty());
         for (id, target, delivered) in ids {
             assert_eq!(bench.publication(&id, target).await, delivered, "the paused node changed something");
+        }
+    });
+}
+
+/// The other side has the event, and the node is paused before it hears the answer.
+#[test]
+fn a_node_paused_inside_of_a_webhook_loses_and_doubles_nothing() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let receiving = open_inbox(Options::new("sqlite::memory:")).await;
+        let inbox = Inbox::new(&receiving, "webhook", [secret("s")]).unwrap();
+        // Each event is given to the inbox twice, and the first time it does not answer before it may.
+        let (arrived, answers) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (came, may) = (arrived.clone(), answers.clone());
+        let receiver = inbox.receiver(move |tx: Tx, received: Received| {
+            let (came, may) = (came.clone(), may.clone());
+            async move {
+                take(tx, received).await?;
+                came.add_permits(1);
+                may.acquire().await.unwrap().forget();
+                Ok(())
+            }
+        });
+        let address = serve(Router::new().route_service("/events", receiver)).await;
+        let hook = format!("http://{address}/events");
+        let bench = node(place.url(), &hook).await;
+        let child = Child::of("delivery::publications::nodes::child_delivers").env(URL, place.url());
+        let child = child.env(HOOK, &hook).spawn().unwrap();
+        child.wait_for("delivers", PATIENCE).unwrap();
+        let mut ids = Vec::new();
+        for round in 0..2 {
+            let id = bench.event("Sold", &json!(round)).await;
+            bench.publish(&id, &["webhook"]).await;
+            tokio::time::timeout(PATIENCE, arrived.acquire()).await.expect("it comes").unwrap().forget();
+            child.stop().unwrap();
+            answers.add_permits(1);
+            let engine = bench.start().await;
+            let delivered = bench.until(&id, "webhook", Status::Delivered).await;
+            assert_eq!(delivered.attempt_count, 2, "the paused one's attempt counts");
+            child.cont().unwrap();
+            engine.stop(PATIENCE).await.unwrap();
+            ids.push((id, delivered));
+        }
+        let last = bench.event("Sold", &json!("last")).await;
+        bench.publish(&last, &["subscriber"]).await;
+        bench.until(&last, "subscriber", Status::Delivered).await;
+        let mut received: Vec<String> = ids.iter().map(|(id, _)| id.clone()).collect();
+        received.sort();
+        assert_eq!(taken(&receiving).await, received, "each once");
+        assert!(bench.publisher.letters(LetterFilter::default(), 10).await.unwrap().is_empty());
+        for (id, delivered) in ids {
+            assert_eq!(
+                bench.publication(&id, "webhook").await,
+                delivered,
+                "the paused node changed something"
+            );
         }
     });
 }
