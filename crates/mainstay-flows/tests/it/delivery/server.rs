@@ -29,6 +29,8 @@ pub(crate) enum Then {
     Send(String),
     /// Ends the connection with a reset.
     Reset,
+    /// Sends these bytes, and ends the connection with a reset.
+    Break(String),
     /// Sends these bytes, then one more for each tick, for ever.
     Drip(String),
     /// Says nothing, for ever.
@@ -99,6 +101,10 @@ async fn serve(mut stream: TcpStream, then: Arc<Mutex<Then>>, kept: Arc<Mutex<Ve
         match does {
             Then::Send(text) => stream.write_all(text.as_bytes()).await.unwrap(),
             Then::Reset => return stream.set_zero_linger().unwrap(),
+            Then::Break(text) => {
+                stream.write_all(text.as_bytes()).await.unwrap();
+                return stream.set_zero_linger().unwrap();
+            }
             Then::Drip(text) => {
                 stream.write_all(text.as_bytes()).await.unwrap();
                 let mut ticks = tokio::time::interval(Duration::from_millis(20));

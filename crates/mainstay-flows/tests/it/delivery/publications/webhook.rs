@@ -1,9 +1,10 @@
 //! Targets elsewhere: what is sent to them, and what becomes of an event when they do not behave.
 
-use super::bench::{Bench, PATIENCE, at_once, targets};
+use super::bench::{Bench, PATIENCE, at_once, components, targets};
 use crate::delivery::server::{Server, Then, reply};
 use mainstay_flows::delivery::publications::{Publication, Status, Target, Webhook};
 use mainstay_testkit::stores::for_each_store;
+use mainstay_testkit::time::VirtualTime;
 use mainstay_work::egress::Egress;
 use mainstay_work::http::{HttpConfig, Secret, verify_signature};
 use serde_json::{Value, json};
@@ -87,7 +88,9 @@ fn targets_that_do_not_answer_are_tried_again_and_then_a_dead_letter() {
             (Then::Hang, "networkTimeout"),
             (Then::Reset, "temporaryServiceUnavailable"),
             (Then::Drip("HTTP/1.1 200 OK\r\nx-slow: ".to_owned()), "networkTimeout"),
+            (Then::Break("HTTP/1.1 200 OK\r\nx-half: ".to_owned()), "temporaryServiceUnavailable"),
             (reply("500 Oops", "", "broken"), "temporaryServiceUnavailable"),
+            (Then::Drip("HTTP/1.1 500 Oops\r\n\r\n".to_owned()), "temporaryServiceUnavailable"),
             (reply("408 Late", "", ""), "networkTimeout"),
             (Then::Send("no HTTP at all\r\n\r\n".to_owned()), "temporaryServiceUnavailable"),
         ] {
@@ -155,6 +158,52 @@ fn b_169_a_target_that_says_when_to_come_back_is_left_alone_until_then() {
             assert!(wait_ms >= 3_590_000, "{target}: {wait_ms} ms");
             assert_eq!(server.requests().len(), 1);
         }
+    });
+}
+
+#[test]
+fn b_169_a_target_that_was_left_alone_for_as_long_as_it_wanted_is_tried_again() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let server = Server::new(Then::Hang).await;
+        let target = webhook(&server.url(), &[], 5_000).retry(at_once(1));
+        // The clock is moved by hours, which no lease is to notice.
+        let bench = Bench::leased(store, targets([target]), Duration::from_secs(10 * 86_400)).await;
+        let engine = bench.start().await;
+        let date = "date: Thu, 01 Jan 2026 00:00:00 GMT\r\nretry-after: Thu, 01 Jan 2026 01:00:00 GMT\r\n";
+        for (status, fields, reason) in [
+            ("429 Too Many Requests", "retry-after: 3600\r\n", "rateLimitExceeded"),
+            ("503 Service Unavailable", date, "temporaryServiceUnavailable"),
+        ] {
+            for ends in [Status::Delivered, Status::DeadLetter] {
+                server.turn(reply(status, fields, ""));
+                let id = bench.event("OrderSubmitted", &json!(1)).await;
+                bench.publish(&id, &["inventory"]).await;
+                let waiting = async {
+                    loop {
+                        let publication = bench.publication(&id, "inventory").await;
+                        if publication.attempt_count == 1 {
+                            return publication.work_id.unwrap();
+                        }
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                };
+                let work_id = tokio::time::timeout(PATIENCE, waiting).await.expect("it is tried");
+                let now_ms = bench.store.clock().now_ms();
+                let due_at = bench.work.status(&work_id).await.unwrap().unwrap().due_at.unwrap();
+                assert_eq!(due_at - now_ms, 3_600_000, "{status} is left alone for as long as it says");
+                if ends == Status::Delivered {
+                    server.turn(reply("200 OK", "", ""));
+                }
+                time.set(due_at).await.unwrap();
+                engine.look_around();
+                let ended = bench.until(&id, "inventory", ends).await;
+                assert_eq!(ended.attempt_count, 2, "{status}");
+                let is_told = ended.error.as_ref().is_some_and(|error| error.starts_with(reason));
+                assert_eq!(is_told, ends == Status::DeadLetter, "{ended:?}");
+            }
+        }
+        engine.stop(PATIENCE).await.unwrap();
     });
 }
 
