@@ -5,7 +5,7 @@ use super::model::Wanted;
 use proptest::prelude::*;
 
 /// Points at which a process dies.
-pub(super) const DEADLY: [&str; 14] = [
+pub(super) const DEADLY: [&str; 18] = [
     "store.commit",
     "store.committed",
     "dispatch.deciding",
@@ -17,9 +17,13 @@ pub(super) const DEADLY: [&str; 14] = [
     "projections.applied",
     "projections.checkpoint",
     "projections.failure",
+    "projections.retried",
+    "replay.triggered",
+    "replay.cancelled",
     "replay.applied",
     "replay.advanced",
     "replay.switched",
+    "replay.shown",
 ];
 /// Points at which only something fails: those of projections.
 const FAILING: usize = 8;
