@@ -14,6 +14,9 @@ pub enum Action {
     Panic,
     /// The process dies at once, as by `kill -9`.
     Abort,
+    /// From here on every point of the handle fails, as if the process were dead: whatever is not committed yet will not
+    /// be. A test then drops what it has, and opens it again.
+    Die,
 }
 
 /// The failure that [`Action::Error`] stands for.
@@ -34,7 +37,14 @@ mod armed {
 
     /// The points of one part of the program.
     #[derive(Debug, Clone, Default)]
-    pub struct Failpoints(Arc<Mutex<HashMap<String, Plan>>>);
+    pub struct Failpoints(Arc<Mutex<Points>>);
+
+    #[derive(Debug, Default)]
+    struct Points {
+        plans: HashMap<String, Plan>,
+        /// Whether one has struck that nothing comes after.
+        is_dead: bool,
+    }
 
     #[derive(Debug)]
     struct Plan {
@@ -57,6 +67,7 @@ mod armed {
                     "error" => Action::Error,
                     "panic" => Action::Panic,
                     "abort" => Action::Abort,
+                    "die" => Action::Die,
                     other => panic!("unknown failpoint action {other}"),
                 };
                 let nth: u64 = nth.parse().unwrap_or_else(|_| panic!("bad number in {entry}"));
@@ -67,14 +78,22 @@ mod armed {
 
         /// Lets `name` act on `times` hits after letting `skip` pass.
         pub fn arm(&self, name: &str, action: Action, skip: u64, times: u64) {
-            self.plans().insert(name.to_owned(), Plan { action, skip, times });
+            self.points().plans.insert(name.to_owned(), Plan { action, skip, times });
+        }
+
+        /// Whether [`Action::Die`] has struck.
+        pub fn is_dead(&self) -> bool {
+            self.points().is_dead
         }
 
         /// Passes the point `name`.
         pub fn hit(&self, name: &'static str) -> Result<(), Hit> {
             let action = {
-                let mut plans = self.plans();
-                let Some(plan) = plans.get_mut(name) else { return Ok(()) };
+                let mut points = self.points();
+                if points.is_dead {
+                    return Err(Hit(name));
+                }
+                let Some(plan) = points.plans.get_mut(name) else { return Ok(()) };
                 if plan.skip > 0 {
                     plan.skip -= 1;
                     return Ok(());
@@ -83,16 +102,18 @@ mod armed {
                     return Ok(());
                 }
                 plan.times -= 1;
-                plan.action
+                let action = plan.action;
+                points.is_dead = action == Action::Die;
+                action
             };
             match action {
-                Action::Error => Err(Hit(name)),
+                Action::Error | Action::Die => Err(Hit(name)),
                 Action::Panic => panic!("failpoint {name}"),
                 Action::Abort => std::process::abort(),
             }
         }
 
-        fn plans(&self) -> std::sync::MutexGuard<'_, HashMap<String, Plan>> {
+        fn points(&self) -> std::sync::MutexGuard<'_, Points> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }
@@ -114,6 +135,11 @@ mod inert {
 
         /// Does nothing in this build.
         pub fn arm(&self, _name: &str, _action: Action, _skip: u64, _times: u64) {}
+
+        /// Nothing strikes in this build.
+        pub fn is_dead(&self) -> bool {
+            false
+        }
 
         /// Passes.
         #[inline(always)]
@@ -143,5 +169,14 @@ mod tests {
         points.arm("here", Action::Error, 0, 1);
         assert_eq!(Failpoints::default().hit("here"), Ok(()));
         assert_eq!(points.clone().hit("here"), Err(Hit("here")));
+    }
+
+    #[test]
+    fn nothing_passes_any_more_once_one_has_died() {
+        let points = Failpoints::default();
+        points.arm("here", Action::Die, 1, 1);
+        assert_eq!((points.hit("here"), points.hit("there"), points.is_dead()), (Ok(()), Ok(()), false));
+        assert_eq!(points.hit("here"), Err(Hit("here")));
+        assert_eq!((points.hit("there"), points.is_dead()), (Err(Hit("there")), true));
     }
 }

@@ -254,10 +254,13 @@ impl Shared {
             };
             match tried {
                 Tried::Decided(result, appending) => {
+                    let heard = self.log.store().failpoints().hit("dispatch.committed");
+                    heard.map_err(|hit| mainstay_store::Error::CommitUnknown(hit.to_string()))?;
                     appending.iter().for_each(|appending| appending.tell(issued));
                     return Ok(outcome(result, appending));
                 }
                 Tried::Overtaken(overtaken, _) if issued.retry.is_some() => {
+                    self.pass("dispatch.overtaken")?;
                     let result = self.defer(issued, overtaken).await?.ok_or(Error::Late)?;
                     return Ok(result.outcome(Vec::new()));
                 }
@@ -325,12 +328,15 @@ impl Shared {
         if let Some(scope) = &issued.scope {
             log.expect_scope_in(&tx, scope).await?;
         }
+        self.pass("dispatch.deciding")?;
         let work = self.work.clone();
         let handling = Handling { tx, log, work, issued, now_ms, boundary, condition: Arc::default() };
         let began = Instant::now();
         let decision = (handler.decide)(handling.clone()).await;
         handler.pace.note(began.elapsed());
-        let (data, reason, events) = match decision? {
+        let decision = decision?;
+        self.pass("dispatch.decided")?;
+        let (data, reason, events) = match decision {
             Decision::Success { data, events } => (Some(data), String::new(), events),
             Decision::Failed { reason, events } => (None, reason, events),
         };
@@ -346,6 +352,7 @@ impl Shared {
             }
         };
         let event_ids = appending.as_ref().map(|one| one.receipt.event_ids().to_vec()).unwrap_or_default();
+        self.pass("dispatch.appending")?;
         let result = match data {
             Some(data) => CommandResult::success(data, event_ids),
             None => CommandResult::failed(reason, event_ids),
@@ -385,7 +392,13 @@ impl Shared {
         if !is_first {
             return Err(Error::Late.into());
         }
-        self.tell(tx, issued, result)
+        self.tell(tx, issued, result)?;
+        self.pass("dispatch.recorded")
+    }
+
+    /// Passes a point at which tests make things fail.
+    fn pass(&self, point: &'static str) -> mainstay_store::Result<()> {
+        Ok(self.log.store().failpoints().hit(point)?)
     }
 }
 

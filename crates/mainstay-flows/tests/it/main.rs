@@ -7,3 +7,4 @@ mod deciders;
 mod delivery;
 mod projections;
 mod replay;
+mod whole;

@@ -125,6 +125,7 @@ async fn apply_again(tx: &Tx, shared: &Shared, again: &Again, run_id: &str) -> m
         listing::list(tx, &projection.name, &event_id).await?;
     }
     let taken = apply::give(tx, &projection, generation, &Arc::from([event]), &Stage::default()).await?;
+    shared.store.failpoints().hit("projections.retried")?;
     checkpoints::set(tx, &projection.name, number, lane.position, None, (taken, 0)).await?;
     Ok(true)
 }

@@ -299,7 +299,10 @@ async fn finish(tx: &Tx, batch: &Batch, replay: &mut Replay) -> mainstay_store::
         replay.chunks_completed += 1;
     }
     switch::to_generation(tx, shared, projection, replay, generation).await?;
-    shared.store.failpoints().hit("replay.switched")?;
+    let failpoints = shared.store.failpoints().clone();
+    failpoints.hit("replay.switched")?;
+    // Readers see it from then on: only a death makes sense there.
+    tx.after_commit(Arc::new(move || drop(failpoints.hit("replay.shown"))))?;
     Ok(true)
 }
 

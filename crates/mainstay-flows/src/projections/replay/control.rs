@@ -45,6 +45,7 @@ impl Projections {
             if replay.generation.is_none() {
                 switch::let_go(&tx, &shared, &replay).await?;
             }
+            shared.store.failpoints().hit("replay.cancelled")?;
             Ok(Cancelled { success: true, events_processed_before_cancel: replay.events_processed })
         };
         let context = (self.shared.clone(), replay_id.to_owned());

@@ -152,6 +152,7 @@ async fn trigger_in(
     } else if !is_empty {
         begin_in_place(&tx, &projection, &found, from).await?;
     }
+    shared.store.failpoints().hit("replay.triggered")?;
     Ok(Triggered { replay_id: replay.replay_id, total_events })
 }
 

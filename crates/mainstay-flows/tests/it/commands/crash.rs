@@ -1,17 +1,20 @@
-//! Processes that die while they decide about commands: by `kill -9` under load, and at each step of a commit.
+//! Processes that die while they decide about commands: by `kill -9` under load, and at each step of a dispatch.
 //!
 //! Afterwards a process that lives does what is left. Whatever a command was told, it and everything about it is there
-//! once: its row, its event, the work that it started, and whoever wanted to hear of its end.
+//! once: its row, its event, the work that it started, and whoever wanted to hear of its end. And the read models that
+//! followed in the same process are what the log makes of them.
 
+use crate::projections::support::{Bench, components, noting};
 use mainstay_core::random::{Random, SeededRandom};
-use mainstay_events::{Log, NewEvent, Selection};
+use mainstay_events::{Event, NewEvent, Selection};
 use mainstay_flows::commands::{
     self, Command, Commands, ConflictRetry, Decision, Dispatcher, Ended, Handling, Outcome, Rejection,
 };
+use mainstay_flows::projections::{Category, Model, Projection, Registry};
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::crash::{self, Child};
-use mainstay_testkit::stores::{Kind, Place};
-use mainstay_work::{Call, Functions, NewWork, Pool, Work};
+use mainstay_testkit::stores::{Kind, Place, for_each_lasting_store};
+use mainstay_work::{Call, Functions, NewWork, Pool};
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -20,12 +23,28 @@ const SIGABRT: i32 = 6;
 const PATIENCE: Duration = Duration::from_secs(90);
 /// On PostgreSQL nobody takes up what a dead node had before this is over.
 const LEASE: Duration = Duration::from_millis(400);
-const WRITERS: u64 = 4;
+/// So many that they share transactions, also where a few are better off alone.
+const WRITERS: u64 = 16;
 const SCOPE: &str = "tenant:t1:stock:lamp";
 
 const URL: &str = "TEST_URL";
 const CYCLE: &str = "TEST_CYCLE";
 const FAILPOINTS: &str = "MAINSTAY_FAILPOINTS";
+
+/// The steps of a dispatch and of what follows it, and how often they are passed at the most before the process dies.
+const STEPS: [(&str, u64); 10] = [
+    ("store.commit", 60),
+    ("store.committed", 60),
+    ("dispatch.deciding", 100),
+    ("dispatch.decided", 100),
+    ("dispatch.appending", 100),
+    // Of those who are decided alone, such as those that were deferred.
+    ("dispatch.recorded", 6),
+    ("dispatch.overtaken", 6),
+    ("dispatch.committed", 100),
+    ("projections.applied", 15),
+    ("projections.checkpoint", 15),
+];
 
 fn is_long() -> bool {
     std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1")
@@ -36,17 +55,27 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(work)
 }
 
+/// Whether somebody wants to hear of the end of this command.
+fn is_told(number: u64) -> bool {
+    number.is_multiple_of(4)
+}
+
 async fn note(tx: &Tx, what: &str, id: &str) -> mainstay_store::Result<u64> {
     tx.execute("INSERT INTO notes (what, id) VALUES ($1, $2)", params![what, id]).await
 }
 
-/// `Sell` writes a row and an event and starts work; every seventh is rejected after it has written its row.
+/// `Sell` writes a row and an event and starts work; every seventh is rejected. A few have written their row by then, which
+/// takes their company apart: where many do, hardly anybody has company.
 fn stock() -> Commands {
     Commands::new().on("Sell", async |handling: Handling, number: u64| {
         let id = handling.issued().command_id.clone();
+        let seventh = || Rejection::new("SEVENTH", "every seventh");
+        if number % 7 == 3 && number != 45 {
+            return Err(seventh().into());
+        }
         note(handling.tx(), "row", &id).await?;
-        if number % 7 == 3 {
-            return Err(Rejection::new("SEVENTH", "every seventh").into());
+        if number == 45 {
+            return Err(seventh().into());
         }
         handling.start(NewWork::new("shop", "ship", &id)?)?;
         Ok(Decision::success(number, [NewEvent::new("Sold", &id)?.tenant("t1").tag("item:lamp")]))
@@ -61,16 +90,36 @@ fn functions() -> Functions {
         })
 }
 
-async fn open(options: Options) -> (Store, Work, Dispatcher) {
-    let components = [mainstay_events::COMPONENT, mainstay_work::COMPONENT, commands::COMPONENT];
-    let store = components.into_iter().fold(options, Options::component).open().await.unwrap();
+/// How many were sold in each cycle.
+fn sums() -> Projection {
+    let table = "CREATE TABLE {table} (cycle TEXT PRIMARY KEY, count BIGINT NOT NULL)";
+    Projection::new("sums", Category::View).table("sums", &[table]).each(
+        async |tx: Tx, model: Model, event: Event| {
+            let table = model.table("sums")?;
+            let sql = format!(
+                "INSERT INTO {table} (cycle, count) VALUES ($1, 1) \
+                 ON CONFLICT (cycle) DO UPDATE SET count = {table}.count + 1"
+            );
+            tx.execute(&sql, params![cycle(&event)]).await
+        },
+    )
+}
+
+fn cycle(event: &Event) -> String {
+    let id = event.causation_id().unwrap();
+    id.split_once('-').unwrap().0.to_owned()
+}
+
+async fn open(options: Options) -> (Bench, Dispatcher) {
+    let store = components(options).component(commands::COMPONENT).open().await.unwrap();
     let table = "CREATE TABLE IF NOT EXISTS notes (what TEXT NOT NULL, id TEXT NOT NULL)";
     store.transact(async move |tx| tx.execute(table, &[]).await).await.unwrap();
-    let (log, stock) = (Log::open(&store).await.unwrap(), stock());
-    let work = Work::open_with_lease(&store, stock.functions(functions()), LEASE).await.unwrap();
-    work.pool(Pool::new("shop")).await.unwrap();
-    let dispatcher = Dispatcher::open(&log, &work, stock).await.unwrap();
-    (store, work, dispatcher)
+    let registry = Registry::new().with(noting("noted")).with(sums());
+    let stock = stock();
+    let bench = Bench::of(store, registry, stock.functions(functions()), LEASE).await;
+    bench.work.pool(Pool::new("shop")).await.unwrap();
+    let dispatcher = Dispatcher::open(&bench.log, &bench.work, stock).await.unwrap();
+    (bench, dispatcher)
 }
 
 #[test]
@@ -80,8 +129,8 @@ fn child_dispatches() {
     }
     block_on(async {
         let cycle: u64 = std::env::var(CYCLE).unwrap().parse().unwrap();
-        let (_, work, dispatcher) = open(Options::new(std::env::var(URL).unwrap()).connections(4)).await;
-        let _engine = work.start().await.unwrap();
+        let (bench, dispatcher) = open(Options::new(std::env::var(URL).unwrap()).connections(4)).await;
+        let _running = bench.start().await;
         let mut writers = tokio::task::JoinSet::new();
         for writer in 0..WRITERS {
             let dispatcher = dispatcher.clone();
@@ -92,10 +141,14 @@ fn child_dispatches() {
                 for number in 0_u64.. {
                     let id = format!("{cycle}-{writer}-{number}");
                     let command = || {
+                        let command = Command::new("Sell", &number).unwrap().id(&id);
+                        if !is_told(number) {
+                            return command;
+                        }
                         let retry = retry.clone().on_complete("told", "context").unwrap();
-                        let command = Command::new("Sell", &number).unwrap().id(&id).retrying(retry);
+                        let command = command.retrying(retry);
                         // Nearly always a version that has gone by: such commands are decided again.
-                        if number % 3 == 0 { command.within(SCOPE, number) } else { command }
+                        if number % 16 == 0 { command.within(SCOPE, number) } else { command }
                     };
                     let mut answer = dispatcher.dispatch(command()).await;
                     if random.below(4) == 0 {
@@ -119,7 +172,7 @@ struct Home {
 impl Home {
     fn new(kind: Kind) -> Self {
         let home = Self { place: Place::new(kind), acknowledged: Vec::new() };
-        block_on(async { open(home.place.options()).await.0.close().await });
+        block_on(async { open(home.place.options()).await.0.store.close().await });
         home
     }
 
@@ -139,8 +192,9 @@ impl Home {
     /// Lets a process that lives do what is left, and looks for what is wrong.
     fn check(&self) {
         block_on(async {
-            let (store, work, dispatcher) = open(self.place.options()).await;
-            let engine = work.start().await.unwrap();
+            let (bench, dispatcher) = open(self.place.options()).await;
+            let (projecting, engine) = bench.start().await;
+            let work = &bench.work;
             let draining = async {
                 for pool in ["dcbRetryPool", "shop", "dcbRetryPool"] {
                     while !work.depth(pool).await.is_ok_and(|depth| (depth.pending, depth.running) == (0, 0))
@@ -150,8 +204,12 @@ impl Home {
                 }
             };
             tokio::time::timeout(PATIENCE, draining).await.expect("everything ends");
+            for model in ["noted", "sums"] {
+                bench.caught_up(model).await;
+            }
+            projecting.stop(PATIENCE).await;
             engine.stop(PATIENCE).await.unwrap();
-            let found = Found::load(&store).await;
+            let found = Found::load(&bench).await;
             for (id, told) in &self.acknowledged {
                 let status =
                     dispatcher.status(id).await.unwrap_or_else(|error| panic!("{id} {told}: {error}"));
@@ -161,7 +219,7 @@ impl Home {
             }
             found.check(&dispatcher).await;
             println!("{}: {} acknowledged", self.place.kind(), self.acknowledged.len());
-            store.close().await;
+            bench.store.close().await;
         });
     }
 }
@@ -174,7 +232,8 @@ struct Found {
 }
 
 impl Found {
-    async fn load(store: &Store) -> Self {
+    /// Looks for everything, and whether the read models are what the log makes of them.
+    async fn load(bench: &Bench) -> Self {
         let read = async |tx: Tx| {
             let commands =
                 tx.query("SELECT command_id FROM mainstay_commands ORDER BY command_id", &[]).await?;
@@ -186,17 +245,22 @@ impl Found {
             }
             Ok((commands, notes))
         };
-        let (commands, notes) = store.read(read).await.unwrap();
-        let (log, mut events) = (Log::open(store).await.unwrap(), BTreeMap::new());
+        let (commands, notes) = bench.store.read(read).await.unwrap();
+        let (mut events, mut positions, mut sums) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         let mut selection = Selection::all();
         loop {
-            let page = log.read(&selection, 1_000).await.unwrap();
+            let page = bench.log.read(&selection, 1_000).await.unwrap();
             for event in &page.events {
                 *events.entry(event.causation_id().unwrap().to_owned()).or_default() += 1;
+                *sums.entry(cycle(event)).or_default() += 1;
+                positions.push(event.position());
             }
-            let Some(next) = page.next else { return Self { commands, notes, events } };
+            let Some(next) = page.next else { break };
             selection.after = next;
         }
+        assert_eq!(bench.noted("noted").await, positions, "a read model is what the log makes of it");
+        assert_eq!(kept_sums(&bench.store).await, sums, "and so is the other");
+        Self { commands, notes, events }
     }
 
     async fn check(self, dispatcher: &Dispatcher) {
@@ -217,8 +281,9 @@ impl Found {
             };
             let is = (count("row"), self.events.get(id).copied().unwrap_or(0), count("shipped"));
             assert_eq!(is, (expected, expected, expected), "{id}: row, event, work");
-            assert_eq!(count(&format!("told {}", status.outcome.status())), 1, "{id} is told once");
-            (rows, shipped, told) = (rows + is.0, shipped + is.2, told + 1);
+            let is_told = usize::from(is_told(id.rsplit_once('-').unwrap().1.parse().unwrap()));
+            assert_eq!(count(&format!("told {}", status.outcome.status())), is_told, "{id} is told once");
+            (rows, shipped, told) = (rows + is.0, shipped + is.2, told + is_told);
         }
         let all = |what: &str| {
             self.notes.iter().filter(|((key, _), _)| key.starts_with(what)).map(|(_, n)| n).sum()
@@ -230,6 +295,14 @@ impl Found {
         );
         assert_eq!(rows, self.events.values().sum::<usize>());
     }
+}
+
+async fn kept_sums(store: &Store) -> BTreeMap<String, i64> {
+    let read = async |tx: Tx| {
+        let rows = tx.query("SELECT cycle, count FROM sums", &[]).await?;
+        rows.iter().map(|row| Ok((row.get(0)?, row.get(1)?))).collect::<mainstay_store::Result<_>>()
+    };
+    store.read(read).await.unwrap()
 }
 
 fn survive_kills(kind: Kind, cycles: u64) {
@@ -257,21 +330,60 @@ fn kill_9_under_load_loses_and_doubles_no_command_on_postgres() {
     survive_kills(Kind::Postgres, if is_long() { 300 } else { 12 });
 }
 
-#[test]
-fn a_death_at_any_commit_loses_and_doubles_no_command() {
-    let passings: Vec<u64> = if is_long() { (1..=200).collect() } else { vec![12, 19, 34, 61] };
-    for kind in [Kind::SqliteFile, Kind::Postgres] {
-        let (mut home, mut cycle) = (Home::new(kind), 0);
-        for point in ["store.commit", "store.committed"] {
-            for nth in &passings {
-                let failpoint = format!("{point}=abort@{nth}");
-                let mut child = home.child(cycle).env(FAILPOINTS, &failpoint).spawn().unwrap();
-                let status = child.wait(PATIENCE).unwrap();
-                assert_eq!(status.signal(), Some(SIGABRT), "{failpoint} strikes: {:?}", child.said());
-                home.note(&child);
-                cycle += 1;
-            }
+/// What decides when processes die. A long run is another one every time.
+fn seed() -> u64 {
+    let given = std::env::var("MAINSTAY_SEED").ok().map(|seed| seed.parse().unwrap());
+    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    given.unwrap_or_else(|| if is_long() { now() } else { 6 })
+}
+
+fn die_at_every_step(kind: Kind, rounds: u64) {
+    let seed = seed();
+    println!("on {kind} with MAINSTAY_SEED={seed}");
+    let (mut home, random) = (Home::new(kind), SeededRandom::new(seed));
+    for round in 0..rounds {
+        for (number, (point, passings)) in (0..).zip(STEPS) {
+            let failpoint = format!("{point}=abort@{}", 1 + random.below(passings));
+            let cycle = round * STEPS.len() as u64 + number;
+            let mut child = home.child(cycle).env(FAILPOINTS, &failpoint).spawn().unwrap();
+            let status = child.wait(PATIENCE).unwrap();
+            assert_eq!(status.signal(), Some(SIGABRT), "{failpoint} strikes: {:?}", child.said());
+            home.note(&child);
         }
         home.check();
     }
+}
+
+#[test]
+fn a_death_at_any_step_of_a_dispatch_loses_and_doubles_nothing_on_sqlite() {
+    die_at_every_step(Kind::SqliteFile, if is_long() { 30 } else { 1 });
+}
+
+#[test]
+fn a_death_at_any_step_of_a_dispatch_loses_and_doubles_nothing_on_postgres() {
+    die_at_every_step(Kind::Postgres, if is_long() { 30 } else { 1 });
+}
+
+/// Otherwise the tests above would not reach the transactions that commands share.
+#[test]
+fn so_many_writers_share_transactions() {
+    for_each_lasting_store(async |place| {
+        let (bench, dispatcher) = open(place.options()).await;
+        let before = bench.store.figures().committed.get();
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..WRITERS {
+            let dispatcher = dispatcher.clone();
+            writers.spawn(async move {
+                for number in 0..20 {
+                    let command = Command::new("Sell", &number).unwrap().id(format!("0-{writer}-{number}"));
+                    dispatcher.dispatch(command).await.unwrap();
+                }
+            });
+        }
+        while let Some(writer) = writers.join_next().await {
+            writer.unwrap();
+        }
+        let transactions = bench.store.figures().committed.get() - before;
+        assert!(transactions < WRITERS * 20 * 3 / 4, "{transactions} transactions on {}", place.kind());
+    });
 }

@@ -6,6 +6,7 @@ mod deciders;
 mod dispatch;
 mod house;
 mod limits;
+mod nodes;
 mod pipeline;
 mod promises;
 mod retry;

@@ -1,10 +1,11 @@
 //! Several nodes on one PostgreSQL, one of them paused while its handler is at work.
 
 use super::support::{Bench, PATIENCE, components, noting};
+use crate::replay::ended;
 use mainstay_core::failpoints::Action;
 use mainstay_events::Event;
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
-use mainstay_flows::projections::{Model, Projection};
+use mainstay_flows::projections::{Category, Model, Projection};
 use mainstay_store::{Options, Tx, params};
 use mainstay_testkit::crash::{self, Child};
 use mainstay_testkit::stores::{Kind, for_each_kind};
@@ -38,18 +39,43 @@ fn telling() -> Projection {
     })
 }
 
-#[test]
-fn child_follows_the_log() {
+/// The same in a table that is rebuilt beside; tells where it is, if it is to.
+fn beside(is_telling: bool) -> Projection {
+    static TIMES: AtomicUsize = AtomicUsize::new(0);
+    Projection::new("a", Category::View)
+        .table("beside_rows", &["CREATE TABLE {table} (position BIGINT NOT NULL)"])
+        .each(move |tx: Tx, model: Model, event: Event| async move {
+            let sql = format!("INSERT INTO {} (position) VALUES ($1)", model.table("beside_rows")?);
+            tx.execute(&sql, params![event.position() as i64]).await?;
+            if is_telling && event.event_type() == "Slow" {
+                crash::say(format!("inside {}.", TIMES.fetch_add(1, Ordering::SeqCst)));
+                std::thread::sleep(MOMENT);
+            }
+            Ok(())
+        })
+}
+
+fn follow(definition: Projection) {
     if !crash::is_child() {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let bench = node(&std::env::var(URL).unwrap(), telling()).await;
+        let bench = node(&std::env::var(URL).unwrap(), definition).await;
         let _running = bench.start().await;
         crash::say("follows");
         std::future::pending::<()>().await;
     });
+}
+
+#[test]
+fn child_follows_the_log() {
+    follow(telling());
+}
+
+#[test]
+fn child_follows_the_log_beside() {
+    follow(beside(true));
 }
 
 #[test]
@@ -105,6 +131,44 @@ fn a_node_paused_inside_of_a_replay_applies_nothing_twice() {
             engine.stop(PATIENCE).await.unwrap();
             let head = bench.log.head().await.unwrap();
             assert_eq!(bench.noted("a").await, (1..=head).collect::<Vec<u64>>());
+        }
+    });
+}
+
+#[test]
+fn a_node_paused_inside_of_a_rebuild_beside_applies_nothing_twice() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let bench = node(place.url(), beside(false)).await;
+        bench.append_many(150).await;
+        bench.append("Slow", &["x"]).await;
+        bench.append_many(100).await;
+        let child = Child::of("projections::nodes::child_follows_the_log_beside").env(URL, place.url());
+        let child = child.spawn().unwrap();
+        // Once live, and once in each replay.
+        child.wait_for("inside 0.", PATIENCE).unwrap();
+        bench.caught_up("a").await;
+        for round in 1..=2 {
+            let rebuild = Rebuild::of("a").from(0).chunk_size(100);
+            let begun = bench.projections.trigger_rebuild(rebuild).await.unwrap();
+            child.wait_for(&format!("inside {round}."), PATIENCE).unwrap();
+            child.stop().unwrap();
+            let (projecting, engine) = bench.start().await;
+            bench.append_many(20).await;
+            let progress = ended(&bench, &begun.replay_id).await;
+            assert_eq!(progress.status, ReplayStatus::Completed, "{progress:?}");
+            child.cont().unwrap();
+            bench.append_many(20).await;
+            bench.caught_up("a").await;
+            projecting.stop(PATIENCE).await;
+            engine.stop(PATIENCE).await.unwrap();
+            let status = bench.projections.status("a").await.unwrap();
+            assert_eq!(status.generation, 1 + round, "readers see another generation, once");
+            let read = async |tx: Tx| {
+                let rows = tx.query("SELECT position FROM beside_rows ORDER BY position", &[]).await?;
+                rows.iter().map(|row| row.get::<u64>(0)).collect::<mainstay_store::Result<Vec<_>>>()
+            };
+            let head = bench.log.head().await.unwrap();
+            assert_eq!(bench.store.read(read).await.unwrap(), (1..=head).collect::<Vec<u64>>());
         }
     });
 }

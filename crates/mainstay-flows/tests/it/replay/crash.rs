@@ -1,10 +1,12 @@
-//! Processes that die at every step of a chunk, of a failure that is written down, of a replay and of the switch.
+//! Processes that die at every step of a chunk, of a failure that is written down or tried again, of a replay from its
+//! beginning to its switch or its cancellation, and right after the switch.
 //!
-//! After many deaths a process that lives does what is left: every event that was acknowledged is in the log, and every
-//! read model is what the log makes of it.
+//! After each death a process that lives does what is left: every event that was acknowledged is in the log, and every
+//! read model is what the log makes of it, but for what is known to be missing.
 
 use super::ended;
-use crate::projections::support::{Bad, Bench, PATIENCE, at_once, components, noting_unless};
+use crate::projections::support::{Bad, Bench, PATIENCE, at_once, components, noting_unless, until};
+use mainstay_core::random::{Random, SeededRandom};
 use mainstay_events::{Event, Selection};
 use mainstay_flows::projections::failures::{LetterFilter, LetterStatus};
 use mainstay_flows::projections::replay::Rebuild;
@@ -22,8 +24,24 @@ const URL: &str = "TEST_URL";
 const LEASE: Duration = Duration::from_millis(400);
 const NAMES: [&str; 2] = ["inPlace", "beside"];
 
-fn beside() -> Projection {
-    let bad = bad();
+/// The points, and how often they are passed at the most before the process dies.
+const POINTS: [(&str, u64); 12] = [
+    ("projections.applied", 6),
+    ("projections.checkpoint", 6),
+    ("projections.failure", 4),
+    ("projections.retried", 3),
+    ("replay.triggered", 4),
+    ("replay.applied", 10),
+    ("replay.advanced", 10),
+    ("replay.switched", 3),
+    ("replay.shown", 3),
+    ("replay.cancelled", 3),
+    ("store.commit", 100),
+    ("store.committed", 100),
+];
+
+fn beside(bad: &Bad) -> Projection {
+    let bad = bad.clone();
     Projection::new("beside", Category::View)
         .retry(at_once(2))
         .table("beside_rows", &["CREATE TABLE {table} (position BIGINT NOT NULL)"])
@@ -37,14 +55,10 @@ fn beside() -> Projection {
         })
 }
 
-fn bad() -> Bad {
-    Bad::texts(&["bad"])
-}
-
-async fn open(url: &str) -> Bench {
+async fn open(url: &str, bad: &Bad) -> Bench {
     let store = components(Options::new(url).connections(4)).open().await.unwrap();
-    let in_place = noting_unless("inPlace", &bad()).retry(at_once(2)).partitioned(2, By::Stream);
-    let bench = Bench::leased(store, vec![in_place, beside()], Functions::new(), LEASE).await;
+    let in_place = noting_unless("inPlace", bad).retry(at_once(2)).partitioned(2, By::Stream);
+    let bench = Bench::leased(store, vec![in_place, beside(bad)], Functions::new(), LEASE).await;
     bench.work.pool(Pool::new("eventReplayPool").max_parallelism(5).retry(at_once(100))).await.unwrap();
     bench
 }
@@ -56,23 +70,42 @@ fn child_appends_projects_and_rebuilds() {
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let bench = open(&std::env::var(URL).unwrap()).await;
+        let bad = Bad::texts(&["bad"]);
+        let bench = open(&std::env::var(URL).unwrap(), &bad).await;
         let _running = bench.start().await;
-        loop {
+        for round in 0_u64.. {
             for id in bench.append("Noted", &["fine", "fine", "bad", "fine", "fine"]).await {
                 crash::ack(id);
             }
             for name in NAMES {
                 // One that runs already is as good.
                 let rebuild = Rebuild::of(name).from(0).chunk_size(10);
-                drop(bench.projections.trigger_rebuild(rebuild).await);
+                let begun = bench.projections.trigger_rebuild(rebuild).await;
+                if let (Ok(begun), true) = (begun, round % 3 == 1) {
+                    // It may have ended.
+                    drop(bench.projections.cancel_rebuild(&begun.replay_id).await);
+                }
             }
             while !bench.projections.active_rebuilds().await.unwrap().is_empty() {
                 crash::ack(&bench.append("Noted", &["fine"]).await[0]);
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
+            // For a while everything can be taken.
+            bad.mend();
+            bench.projections.retry_all(LetterStatus::Pending, Some(2)).await.unwrap();
+            idle(&bench).await;
+            bad.spoil("bad");
         }
     });
+}
+
+/// Waits until no event is being tried again.
+async fn idle(bench: &Bench) {
+    until("nothing is tried again any more", async || {
+        let depth = bench.work.depth("projectionPool").await.unwrap();
+        depth.pending + depth.running == 0
+    })
+    .await;
 }
 
 async fn rows(bench: &Bench, name: &str) -> Vec<u64> {
@@ -86,21 +119,40 @@ async fn rows(bench: &Bench, name: &str) -> Vec<u64> {
     bench.store.read(read).await.unwrap()
 }
 
+/// The positions of the letters that wait.
+async fn lettered(bench: &Bench, name: &str) -> Vec<u64> {
+    let (mut lettered, mut after) = (Vec::new(), None);
+    loop {
+        let filter = LetterFilter {
+            projection: Some(name.to_owned()),
+            status: Some(LetterStatus::Pending),
+            after: after.take(),
+            ..LetterFilter::default()
+        };
+        let page = bench.projections.letters(filter, 1_000).await.unwrap();
+        let Some(last) = page.last() else { return lettered };
+        after = Some((last.position, last.projection_name.clone()));
+        lettered.extend(page.iter().map(|letter| letter.position));
+    }
+}
+
 /// Lets a process that lives do what is left, and looks for what is wrong.
 async fn check(url: &str, acknowledged: &[String]) {
-    let bench = open(url).await;
+    let bench = open(url, &Bad::texts(&["bad"])).await;
     let (projecting, engine) = bench.start().await;
     for replay in bench.projections.active_rebuilds().await.unwrap() {
         ended(&bench, &replay.replay_id).await;
     }
-    let (mut good, mut bad, mut after) = (Vec::new(), Vec::new(), 0);
+    let (mut all, mut bad, mut after) = (Vec::new(), Vec::new(), 0);
     let mut ids = std::collections::HashSet::new();
     loop {
         let page = bench.log.read(&Selection::all().after(after), 1_000).await.unwrap();
         for event in &page.events {
             ids.insert(event.id().to_owned());
-            let text: String = event.data_as().unwrap();
-            if text == "bad" { bad.push(event.position()) } else { good.push(event.position()) }
+            all.push(event.position());
+            if event.data_as::<String>().unwrap() == "bad" {
+                bad.push(event.position());
+            }
         }
         let Some(next) = page.next else { break };
         after = next;
@@ -108,52 +160,43 @@ async fn check(url: &str, acknowledged: &[String]) {
     assert!(acknowledged.iter().all(|id| ids.contains(id)), "an acknowledged event is lost");
     for name in NAMES {
         bench.caught_up(name).await;
-        assert_eq!(rows(&bench, name).await, good, "{name}");
-        let (mut lettered, mut after) = (Vec::new(), None);
-        loop {
-            let filter = LetterFilter {
-                projection: Some(name.to_owned()),
-                status: Some(LetterStatus::Pending),
-                after: after.take(),
-                ..LetterFilter::default()
-            };
-            let page = bench.projections.letters(filter, 1_000).await.unwrap();
-            let Some(last) = page.last() else { break };
-            after = Some((last.position, last.projection_name.clone()));
-            lettered.extend(page.iter().map(|letter| letter.position));
-        }
-        assert_eq!(lettered, bad, "{name}");
     }
-    println!("{url}: {} events, {} of them bad", good.len() + bad.len(), bad.len());
+    idle(&bench).await;
+    for name in NAMES {
+        let missing = lettered(&bench, name).await;
+        assert!(missing.iter().all(|position| bad.contains(position)), "{name}: {missing:?}");
+        let mut found = rows(&bench, name).await;
+        found.extend(missing);
+        found.sort_unstable();
+        assert_eq!(found, all, "{name}");
+    }
+    println!("{url}: {} events, {} of them bad", all.len(), bad.len());
     projecting.stop(PATIENCE).await;
     engine.stop(PATIENCE).await.unwrap();
     bench.store.close().await;
 }
 
+/// Dies at every point, when a seed says so; a long run is another one every time.
 fn die_at_each_step(kind: Kind) {
-    let place = Place::new(kind);
+    let is_long = std::env::var_os("MAINSTAY_LONG").is_some();
+    let given = std::env::var("MAINSTAY_SEED").ok().map(|seed| seed.parse().unwrap());
+    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let seed = given.unwrap_or_else(|| if is_long { now() } else { 6 });
+    println!("on {kind} with MAINSTAY_SEED={seed}");
+    let random = SeededRandom::new(seed);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let mut acknowledged = Vec::new();
-    let points = [
-        ("projections.applied", 3),
-        ("projections.checkpoint", 4),
-        ("projections.failure", 2),
-        ("replay.applied", 7),
-        ("replay.advanced", 3),
-        ("replay.advanced", 8),
-        ("replay.switched", 1),
-        ("replay.switched", 2),
-        ("store.commit", 60),
-        ("store.committed", 90),
-    ];
-    for (point, nth) in points {
-        let failpoint = format!("{point}=abort@{nth}");
-        let child = Child::of("replay::crash::child_appends_projects_and_rebuilds").env(URL, place.url());
-        let mut child = child.env("MAINSTAY_FAILPOINTS", &failpoint).spawn().unwrap();
-        let status = child.wait(PATIENCE).unwrap();
-        assert_eq!(status.signal(), Some(SIGABRT), "{failpoint} strikes: {:?}", child.said());
-        acknowledged.extend(child.acknowledged());
-        runtime.block_on(check(place.url(), &acknowledged));
+    for _ in 0..if is_long { 20 } else { 1 } {
+        let (place, mut acknowledged) = (Place::new(kind), Vec::new());
+        for (point, passings) in POINTS {
+            let failpoint = format!("{point}=abort@{}", 1 + random.below(passings));
+            let child = Child::of("replay::crash::child_appends_projects_and_rebuilds").env(URL, place.url());
+            let mut child = child.env("MAINSTAY_FAILPOINTS", &failpoint).spawn().unwrap();
+            let status = child.wait(PATIENCE).unwrap();
+            assert_eq!(status.signal(), Some(SIGABRT), "{failpoint} strikes: {:?}", child.said());
+            acknowledged.extend(child.acknowledged());
+            println!("{failpoint}");
+            runtime.block_on(check(place.url(), &acknowledged));
+        }
     }
 }
 

@@ -6,7 +6,6 @@ mod chunks;
 mod control;
 mod crash;
 mod live;
-mod model;
 mod speed;
 
 use crate::projections::support::{Bench, PATIENCE, at_once};
