@@ -1,5 +1,6 @@
 //! Replay: items 192 to 213, in place and beside.
 
+mod backwards;
 mod beside;
 mod budget;
 mod chunks;
