@@ -8,6 +8,7 @@ use super::apply::{self, Blame, Chunk, Stage};
 use super::checkpoints::{self, LaneState};
 use super::definition::Projection;
 use super::failures::{self, Quarantined, Verdict};
+use super::lanes::KEYLESS;
 use super::opened::Shared;
 use super::running::{Bell, Seen};
 use super::span::Spans;
@@ -69,6 +70,8 @@ struct Batch {
     from: u64,
     to: u64,
     events: Arc<[Event]>,
+    /// Why the handler is not given its only event.
+    refused: Option<Failure>,
     stage: Arc<Stage>,
     /// What is told of it.
     spans: Spans,
@@ -114,6 +117,9 @@ impl Projector {
     }
 
     async fn step(&mut self, head: u64) -> Next {
+        if let Err(hit) = self.shared.store.failpoints().hit("projections.step") {
+            return self.endure(&mainstay_store::Error::from(hit).into());
+        }
         let Some(place) = self.place else { return self.look_up().await };
         if place.looked >= head {
             return self.over_nothing(place).await;
@@ -125,13 +131,37 @@ impl Projector {
             Err(error) if error.is_retryable() => return self.endure(&error.into()),
             Err(error) => return self.fail(error.to_string()).await,
         };
-        let (by, lanes) = (&self.projection.by, self.projection.lanes);
-        chunk.events.retain(|event| by.lane(event, lanes) == self.lane);
+        let refused = self.keep_own(&mut chunk);
         if !chunk.events.is_empty() {
-            return self.apply(place, chunk).await;
+            return self.apply(place, chunk, refused).await;
         }
         self.place = Some(Place { looked: chunk.to, ..place });
         Next::Look
+    }
+
+    /// Leaves of a chunk what is this lane's. An event without a key comes alone, with why it has none.
+    fn keep_own(&self, chunk: &mut Chunk) -> Option<Failure> {
+        let (by, lanes) = (&self.projection.by, self.projection.lanes);
+        let mut refused = None;
+        let mut own = Vec::with_capacity(chunk.events.len());
+        for event in std::mem::take(&mut chunk.events) {
+            match by.lane(&event, lanes) {
+                Ok(lane) if lane != self.lane => {}
+                Ok(_) => own.push(event),
+                Err(_) if self.lane != KEYLESS => {}
+                Err(failure) => {
+                    // What comes before it is applied first.
+                    chunk.is_last = false;
+                    chunk.to = event.position() - u64::from(!own.is_empty());
+                    if own.is_empty() {
+                        (refused, own) = (Some(failure), vec![event]);
+                    }
+                    break;
+                }
+            }
+        }
+        chunk.events = own;
+        refused
     }
 
     /// Looks where the lane is; waits when it is not to move, or when its tables are not those of this program.
@@ -172,7 +202,7 @@ impl Projector {
         }
         self.moved_at = Some(Instant::now());
         let nothing = Chunk { events: Vec::new(), to: place.looked, is_last: true };
-        self.apply(place, nothing).await
+        self.apply(place, nothing, None).await
     }
 
     async fn caught_up(&mut self) -> Next {
@@ -188,7 +218,7 @@ impl Projector {
         }
     }
 
-    async fn apply(&mut self, place: Place, chunk: Chunk) -> Next {
+    async fn apply(&mut self, place: Place, chunk: Chunk, refused: Option<Failure>) -> Next {
         let events: Arc<[Event]> = chunk.events.into();
         let spans = match chunk.is_last && !place.is_catching_up {
             true => Spans::of(&self.projection.name, &events, &**self.shared.store.random()),
@@ -203,6 +233,7 @@ impl Projector {
             from: place.position,
             to: chunk.to,
             events,
+            refused,
             stage: Arc::default(),
             spans,
         };
@@ -345,8 +376,13 @@ async fn apply_in(tx: Tx, batch: Batch) -> mainstay_store::Result<bool> {
         return Ok(false);
     }
     let Batch { projection, generation, events, stage, .. } = &batch;
-    let giving = apply::give(&tx, projection, *generation, events, stage);
-    let taken = giving.instrument(batch.spans.around()).await?;
+    let taken = if let (Some(failure), [event]) = (&batch.refused, &**events) {
+        apply::refuse(&tx, projection, *generation, event, failure).await?;
+        0
+    } else {
+        let giving = apply::give(&tx, projection, *generation, events, stage);
+        giving.instrument(batch.spans.around()).await?
+    };
     let failpoints = batch.shared.store.failpoints();
     failpoints.hit("projections.applied")?;
     let last = events.last().map(Event::id);

@@ -1,5 +1,6 @@
 //! Which read models an event is in, for whoever follows what a request has caused.
 
+use super::lanes::KEYLESS;
 use super::opened::Projections;
 use crate::error::Result;
 use mainstay_events::Event;
@@ -41,7 +42,7 @@ impl Projections {
             for event in events.iter() {
                 let taking = projections.iter().zip(&lanes);
                 for (projection, lanes) in taking.filter(|(one, _)| one.takes(event.event_type())) {
-                    let number = projection.by.lane(event, projection.lanes);
+                    let number = projection.by.lane(event, projection.lanes).unwrap_or(KEYLESS);
                     let mut found = lanes.iter().filter(|row| row.get::<u32>(0).ok() == Some(number));
                     let Some(row) = found.next() else { continue };
                     let last_global_position: u64 = row.get(1)?;

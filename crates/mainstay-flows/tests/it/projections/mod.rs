@@ -5,5 +5,6 @@ mod letters;
 mod nodes;
 mod numbers;
 mod operating;
+mod panics;
 mod poison;
 pub(crate) mod support;
