@@ -355,3 +355,30 @@ fn a_node_without_the_handler_leaves_a_deferred_command_to_others() {
         engine.stop(PATIENCE).await.unwrap();
     });
 }
+
+#[test]
+fn b_071_who_waits_for_the_end_is_told_by_a_node_that_can() {
+    for_each_store(async |place| {
+        let house = open(&place).await;
+        move_scope(&house, 0, 1).await;
+        let retry = patient().on_complete("told", &json!("kept")).unwrap();
+        let sent = house.dispatcher.dispatch(reserve("Reserve", 0, retry)).await.unwrap();
+        let Outcome::Deferred(deferred) = sent.outcome else { panic!() };
+        let House { store, work, dispatcher, .. } = house;
+        drop(dispatcher);
+        let refused = work.cancel(&deferred.work_id).await.unwrap_err();
+        assert!(refused.is_retryable(), "{refused}");
+        assert_eq!(work.status(&deferred.work_id).await.unwrap().unwrap().ended_at, None, "nothing is lost");
+        let diary = Diary::default();
+        let other = House::open_on(store, stock(&diary), diary).await;
+        other.work.cancel(&deferred.work_id).await.unwrap();
+        let ended = other.dispatcher.status("cmd-1").await.unwrap();
+        assert_eq!((ended.state, ended.outcome.status()), (State::Failed, "failed"));
+        let engine = other.work.start().await.unwrap();
+        while other.told().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        engine.stop(PATIENCE).await.unwrap();
+        assert_eq!(other.told().await, [r#"failed "kept""#]);
+    });
+}
