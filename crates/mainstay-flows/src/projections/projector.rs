@@ -12,7 +12,7 @@ use super::lanes::KEYLESS;
 use super::opened::Shared;
 use super::running::{Bell, Seen};
 use super::span::Spans;
-use super::status;
+use super::{marks, status};
 use mainstay_core::failure::Failure;
 use mainstay_events::Event;
 use mainstay_store::Tx;
@@ -40,6 +40,9 @@ pub(crate) struct Projector {
     version: i64,
     /// When the checkpoint was last moved without any event.
     moved_at: Option<Instant>,
+    /// When the checkpoint was last moved, and when the place that it left was last noted.
+    went_at: Option<Instant>,
+    marked_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +76,8 @@ struct Batch {
     /// Why the handler is not given its only event.
     refused: Option<Failure>,
     stage: Arc<Stage>,
+    /// Whether the place that it leaves is noted.
+    marks: bool,
     /// What is told of it.
     spans: Spans,
 }
@@ -80,7 +85,18 @@ struct Batch {
 impl Projector {
     pub(crate) fn new(shared: Arc<Shared>, projection: Arc<Projection>, lane: u32, bell: Arc<Bell>) -> Self {
         let seen = bell.subscribe();
-        Self { shared, projection, lane, bell, seen, place: None, version: 0, moved_at: None }
+        Self {
+            shared,
+            projection,
+            lane,
+            bell,
+            seen,
+            place: None,
+            version: 0,
+            moved_at: None,
+            went_at: None,
+            marked_at: None,
+        }
     }
 
     pub(crate) async fn run(mut self) {
@@ -235,6 +251,7 @@ impl Projector {
             events,
             refused,
             stage: Arc::default(),
+            marks: self.is_to_be_marked(),
             spans,
         };
         match self.carry_out(&batch).await {
@@ -244,11 +261,21 @@ impl Projector {
         }
     }
 
+    /// Whether the place that the lane leaves now is worth noting: it stood there for a while, or none was for long.
+    fn is_to_be_marked(&self) -> bool {
+        let is_past = |moment: Option<Instant>, age| moment.is_none_or(|moment| moment.elapsed() >= age);
+        is_past(self.went_at, marks::PAUSE) || is_past(self.marked_at, marks::EVERY)
+    }
+
     /// Applies a chunk in one transaction; fails when that is the handler's fault.
     async fn carry_out(&mut self, batch: &Batch) -> Result<Next, Failure> {
         match self.shared.store.transact_with(batch.clone(), apply_in).await {
             Ok(true) => {
                 batch.spans.record("success");
+                self.went_at = Some(Instant::now());
+                if batch.marks {
+                    self.marked_at = self.went_at;
+                }
                 if let Some(place) = &mut self.place {
                     (place.position, place.looked) = (batch.to, batch.to.max(place.looked));
                 }
@@ -278,7 +305,8 @@ impl Projector {
             let to = if is_last { batch.to } else { event.position() };
             let spans = batch.spans.only(index);
             let (events, stage) = ([event.clone()].into(), Arc::default());
-            let alone = Batch { from, to, events, stage, spans, ..batch.clone() };
+            let marks = batch.marks && index == 0;
+            let alone = Batch { from, to, events, stage, marks, spans, ..batch.clone() };
             match self.carry_out(&alone).await {
                 Ok(Next::Look) if self.place.is_some_and(|place| place.position == to) => from = to,
                 Ok(next) => return next,
@@ -385,6 +413,9 @@ async fn apply_in(tx: Tx, batch: Batch) -> mainstay_store::Result<bool> {
     };
     let failpoints = batch.shared.store.failpoints();
     failpoints.hit("projections.applied")?;
+    if batch.marks {
+        marks::mark(&tx, &projection.name, batch.lane).await?;
+    }
     let last = events.last().map(Event::id);
     checkpoints::set(&tx, &projection.name, batch.lane, batch.to, last, (taken, 0)).await?;
     failpoints.hit("projections.checkpoint")?;

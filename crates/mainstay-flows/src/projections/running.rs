@@ -70,10 +70,10 @@ async fn keep<F: Future<Output = ()>>(
         deaths = if begun.elapsed() < CALM { deaths + 1 } else { 1 };
         let error = format!("following the log died: {}", message(&*panic));
         tracing::error!(projection, error, deaths, "a task of the projections died; it is begun again");
-        if let Some(name) = projection.clone().filter(|_| deaths >= DEATHS) {
-            if let Err(error) = shared.store.transact_with((name, error), status::fail).await {
-                tracing::warn!(%error, "that a projection cannot go on could not be written down");
-            }
+        if let Some(name) = projection.clone().filter(|_| deaths >= DEATHS)
+            && let Err(error) = shared.store.transact_with((name, error), status::fail).await
+        {
+            tracing::warn!(%error, "that a projection cannot go on could not be written down");
         }
         tokio::select! {
             () = bell.stopped() => return,

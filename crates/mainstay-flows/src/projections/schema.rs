@@ -3,8 +3,10 @@
 use mainstay_store::migrations::{Component, Script, Step};
 
 /// What projections need; give it to [`Options::component`](mainstay_store::Options::component).
-pub static COMPONENT: Component =
-    Component { name: "projections", steps: &[CREATE_PROJECTIONS, ONE_REPLAY_EACH] };
+pub static COMPONENT: Component = Component {
+    name: "projections",
+    steps: &[CREATE_PROJECTIONS, ONE_REPLAY_EACH, FIND_BY_CORRELATION, CREATE_MARKS],
+};
 
 /// - `mainstay_projections`: one row each. `generation` is the one that readers see, `shape` what its managed tables are
 ///   made of; `catch_up_to` is where a rebuilt projection is active again; `version` grows with every change.
@@ -117,3 +119,21 @@ const END_BESIDE: &str = "UPDATE mainstay_replays SET status = 'cancelled', comp
      AND other.replay_id > mainstay_replays.replay_id)";
 const ONE_RUNS: &str =
     "CREATE UNIQUE INDEX mainstay_replays_one_runs ON mainstay_replays (projection) WHERE status = 'running'";
+
+/// Whoever follows a request finds what failed of it without looking at all that ever failed.
+const FIND_BY_CORRELATION: Step =
+    Step { name: "find_by_correlation", script: Script::Both(&[BY_CORRELATION]), needs: 0 };
+
+const BY_CORRELATION: &str = "CREATE INDEX mainstay_projection_failures_by_correlation \
+     ON mainstay_projection_failures (correlation_id, position)";
+
+/// See `marks`. `skipped_after` is where an operator has taken a lane from that was put forward to here.
+const CREATE_MARKS: Step = Step { name: "create_marks", script: Script::Both(&[MARKS]), needs: 0 };
+
+const MARKS: &str = "CREATE TABLE mainstay_projection_marks (
+    projection TEXT COLLATE \"binary\" NOT NULL,
+    lane BIGINT NOT NULL,
+    position BIGINT NOT NULL,
+    reached_at BIGINT NOT NULL,
+    skipped_after BIGINT,
+    PRIMARY KEY (projection, lane, position))";

@@ -8,7 +8,7 @@ use crate::projections::lifecycle::{Lifecycle, Move};
 use crate::projections::opened::{REPLAY_POOL, Shared};
 use crate::projections::registry::{Slot, opened};
 use crate::projections::status::Found;
-use crate::projections::{changes_topic, failures, status, tables};
+use crate::projections::{changes_topic, failures, marks, status, tables};
 use mainstay_core::failure::Failure;
 use mainstay_events::Selection;
 use mainstay_store::{Tx, params};
@@ -82,6 +82,7 @@ pub(super) async fn to_generation(
         tables::remove(tx, &old, found.generation).await?;
     }
     failures::take_over(tx, name, found.generation, generation).await?;
+    marks::forget_skipped(tx, name).await?;
     tx.execute(SET_GENERATION, params![name, generation, &replay.shape]).await?;
     tx.execute(SET_LANES, params![name, generation]).await?;
     checkpoints::set_all(tx, name, replay.last_position, None, (0, 0)).await?;

@@ -8,7 +8,7 @@ use crate::projections::checkpoints::{self, LaneState};
 use crate::projections::definition::Projection;
 use crate::projections::lifecycle::Move;
 use crate::projections::opened::{Projections, Shared};
-use crate::projections::{MAX_CHUNK, failures, status, tables};
+use crate::projections::{MAX_CHUNK, failures, marks, status, tables};
 use mainstay_events::Selection;
 use mainstay_store::Tx;
 use serde::Serialize;
@@ -161,6 +161,7 @@ async fn begin_in_place(
     if !matches!(found.status, crate::projections::Lifecycle::Rebuilding) {
         status::go(tx, &projection.name, found, Move::StartRebuild, None).await?;
     }
+    marks::back(tx, &projection.name, None, from).await?;
     checkpoints::set_all(tx, &projection.name, from, None, (0, 0)).await?;
     checkpoints::set_state(tx, &projection.name, LaneState::Held).await?;
     failures::begin_anew(tx, &projection.name, from).await?;

@@ -2,6 +2,7 @@
 
 mod following;
 mod letters;
+mod marks;
 mod nodes;
 mod numbers;
 mod operating;

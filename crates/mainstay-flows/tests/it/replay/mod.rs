@@ -6,6 +6,7 @@ mod budget;
 mod chunks;
 mod control;
 mod crash;
+mod letters;
 mod live;
 mod model;
 mod speed;
