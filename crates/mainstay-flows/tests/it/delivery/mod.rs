@@ -9,3 +9,4 @@ mod outbox;
 mod publications;
 mod server;
 mod support;
+mod ways;
