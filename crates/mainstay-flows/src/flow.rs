@@ -115,7 +115,7 @@ pub async fn event_flow(
     let commands: Vec<FlowCommand> =
         commands.correlated(correlation_id).await?.iter().map(Into::into).collect();
     let page = log.read(&Selection::all().correlated(correlation_id), MAX_PAGE).await?;
-    let dead_letters = letters(projections, correlation_id, &page.events).await?;
+    let dead_letters = letters(projections, correlation_id).await?;
     let mut projection_updates = projections.updates(&page.events).await?;
     projection_updates.sort_by_key(|update| update.updated_at);
     Ok(EventFlow {
@@ -129,40 +129,24 @@ pub async fn event_flow(
     })
 }
 
-async fn letters(
-    projections: &Projections,
-    correlation_id: &str,
-    events: &[Event],
-) -> Result<Vec<FlowLetter>> {
+async fn letters(projections: &Projections, correlation_id: &str) -> Result<Vec<FlowLetter>> {
     let filter = LetterFilter { correlation_id: Some(correlation_id.to_owned()), ..LetterFilter::default() };
-    let mut letters: Vec<FlowLetter> = projections
-        .bare_letters(filter, MAX_LETTERS)
-        .await?
-        .into_iter()
-        .map(|letter| FlowLetter {
-            projection_name: letter.projection_name,
-            event_id: letter.event_id,
-            status: letter.status.as_str(),
-            error: letter.last_error.unwrap_or(letter.error),
-            failed_at: letter.failed_at,
-        })
-        .collect();
-    for event in events {
-        for projection in projections.definitions().filter(|projection| projection.takes(event.event_type()))
-        {
-            if projections.is_quarantined(projection.name(), event.id()).await?
-                && let Some(poison) = projections.poison_event(projection.name(), event.id()).await?
-            {
-                letters.push(FlowLetter {
-                    projection_name: poison.projection_name,
-                    event_id: poison.event_id,
-                    status: "quarantined",
-                    error: poison.error,
-                    failed_at: poison.failed_at,
-                });
-            }
-        }
-    }
+    let letters = projections.bare_letters(filter, MAX_LETTERS).await?.into_iter().map(|letter| FlowLetter {
+        projection_name: letter.projection_name,
+        event_id: letter.event_id,
+        status: letter.status.as_str(),
+        error: letter.last_error.unwrap_or(letter.error),
+        failed_at: letter.failed_at,
+    });
+    let quarantined = projections.quarantined_of(correlation_id, MAX_LETTERS).await?;
+    let quarantined = quarantined.into_iter().map(|poison| FlowLetter {
+        projection_name: poison.projection_name,
+        event_id: poison.event_id,
+        status: "quarantined",
+        error: poison.error,
+        failed_at: poison.failed_at,
+    });
+    let mut letters: Vec<FlowLetter> = letters.chain(quarantined).collect();
     letters.sort_by_key(|letter| letter.failed_at);
     Ok(letters)
 }

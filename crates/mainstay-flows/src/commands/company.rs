@@ -170,7 +170,8 @@ impl Shared {
     ) -> Result<Option<Decided>> {
         let company = self.company();
         // The row of one that was deferred is there already.
-        if issued.attempt > 0 || company.is_slow(handler) || !company.is_worth_it() {
+        let is_apart = company.is_slow(handler) || handler.reads_log.load(Ordering::Relaxed);
+        if issued.attempt > 0 || is_apart || !company.is_worth_it() {
             return Ok(None);
         }
         let (reply, answer) = oneshot::channel();
@@ -378,6 +379,11 @@ impl Seated {
             seats.tags.extend(event.tags.iter().cloned());
             seats.events.push((event.event_type.clone(), event.tags.clone()));
         }
+    }
+
+    /// Whether there are events that are not in the log before the end of this transaction.
+    pub(super) fn is_any(tx: &Tx) -> bool {
+        tx.find_epilogue::<Self>().is_some_and(|seated| !seated.seats().events.is_empty())
     }
 
     /// Whether a decision that rests on `query` has to wait for the end of this transaction.

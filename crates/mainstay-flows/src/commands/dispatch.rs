@@ -9,7 +9,7 @@ use super::company::{Company, Seated};
 use super::decider::{Decision, Rejection};
 use super::figures::Figures;
 use super::handlers::{Commands, Handler};
-use super::handling::Handling;
+use super::handling::{Handling, Reading};
 use super::outcome::{CommandResult, Dispatched, Outcome};
 use super::record::{self, CommandStatus, Record, State, topic};
 use super::retry::{self, Overtaken};
@@ -19,6 +19,7 @@ use mainstay_core::ids::Ids;
 use mainstay_events::{Append, AppendedEvent, Log};
 use mainstay_store::Tx;
 use mainstay_work::Work;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tracing::Instrument;
@@ -330,10 +331,19 @@ impl Shared {
         }
         self.pass("dispatch.deciding")?;
         let work = self.work.clone();
-        let handling = Handling { tx, log, work, issued, now_ms, boundary, condition: Arc::default() };
+        let handling = Handling { tx, log, work, issued, now_ms, boundary, noted: Arc::default() };
         let began = Instant::now();
         let decision = (handler.decide)(handling.clone()).await;
         handler.pace.note(began.elapsed());
+        let reading = handling.reading();
+        if reading == Reading::Bare && decision.is_ok() {
+            handler.reads_log.store(true, Ordering::Relaxed);
+        }
+        // The events of those before it are not in the log yet, and no condition tells: it is decided after them.
+        let is_told = reading == Reading::Conditional && decision.as_ref().is_ok_and(Decision::has_events);
+        if reading != Reading::None && !is_told && Seated::is_any(&handling.tx) {
+            return Err(Error::Late.into());
+        }
         let decision = decision?;
         self.pass("dispatch.decided")?;
         let (data, reason, events) = match decision {

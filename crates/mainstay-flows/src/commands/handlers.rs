@@ -19,6 +19,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// A boxed future of a handler.
@@ -37,6 +38,8 @@ pub(super) struct Handler {
     pub(super) check: Arc<Check>,
     /// How long it usually takes.
     pub(super) pace: Arc<Pace>,
+    /// Whether it reads the log without saying what its decision rests on; such handlers are decided alone.
+    pub(super) reads_log: Arc<AtomicBool>,
 }
 
 /// The commands that a node can decide about, and what they pass before that.
@@ -78,7 +81,7 @@ impl Commands {
             async move {
                 let moment = handling.moment();
                 let considered =
-                    decide_in(handling.tx(), handling.log(), &*decider, &command, &moment).await?;
+                    decide_in(handling.tx(), &handling.log, &*decider, &command, &moment).await?;
                 let boundary = serde_json::to_string(&considered.condition.fail_if_events_match);
                 handling.decides_on(boundary.map_err(mainstay_store::Error::application)?);
                 handling.unless(considered.condition);
@@ -122,7 +125,8 @@ impl Commands {
             })
         };
         let check = Arc::new(move |name: &str, payload: &RawValue| read(name, payload).map(drop));
-        self.handlers.insert(command_type, Handler { decide: Arc::new(body), check, pace: Arc::default() });
+        let (pace, reads_log) = (Arc::default(), Arc::default());
+        self.handlers.insert(command_type, Handler { decide: Arc::new(body), check, pace, reads_log });
     }
 
     /// Puts something before every command.

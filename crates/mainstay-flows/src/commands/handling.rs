@@ -6,7 +6,18 @@ use mainstay_core::random::Random;
 use mainstay_events::{Condition, Log, NewEvent};
 use mainstay_store::Tx;
 use mainstay_work::{NewWork, Work};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// How a handler has read the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// It has not.
+    None,
+    /// Its events are appended only if what it has read is still so.
+    Conditional,
+    /// Nothing says what it has read.
+    Bare,
+}
 
 /// One command that is being decided: the transaction, the log as the command's tenant sees it, and the command.
 #[derive(Clone)]
@@ -17,7 +28,14 @@ pub struct Handling {
     pub(super) issued: Arc<Issued>,
     pub(super) now_ms: i64,
     pub(super) boundary: Arc<OnceLock<String>>,
-    pub(super) condition: Arc<Mutex<Option<Condition>>>,
+    pub(super) noted: Arc<Mutex<Noted>>,
+}
+
+/// What a handler has said and done besides its decision.
+#[derive(Default)]
+pub(super) struct Noted {
+    condition: Option<Condition>,
+    is_log_read: bool,
 }
 
 impl Handling {
@@ -27,8 +45,11 @@ impl Handling {
         &self.tx
     }
 
-    /// The log, as the command's tenant sees it.
+    /// The log, as the command's tenant sees it. Read it in the transaction, and say with [`unless`](Self::unless) what the
+    /// decision rests on: nothing else keeps others from deciding the same at the same time on another node. Without that,
+    /// commands of this handler are decided one by one.
     pub fn log(&self) -> &Log {
+        self.noted().is_log_read = true;
         &self.log
     }
 
@@ -57,11 +78,25 @@ impl Handling {
     /// The events of the decision are appended only on this condition: otherwise somebody else was first, and it is made
     /// again.
     pub fn unless(&self, condition: Condition) {
-        *self.condition.lock().unwrap_or_else(PoisonError::into_inner) = Some(condition);
+        self.noted().condition = Some(condition);
     }
 
     pub(super) fn condition(&self) -> Option<Condition> {
-        self.condition.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.noted().condition.take()
+    }
+
+    /// Whether the log was read, and whether a condition stands for what was found there.
+    pub(super) fn reading(&self) -> Reading {
+        let noted = self.noted();
+        match (noted.is_log_read, noted.condition.is_some()) {
+            (false, _) => Reading::None,
+            (true, true) => Reading::Conditional,
+            (true, false) => Reading::Bare,
+        }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says what the decision is about, when that is not a scope: retries of one boundary take turns.

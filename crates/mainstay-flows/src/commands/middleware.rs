@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 type Judge = dyn Fn(&Issued) -> Result<(), String> + Send + Sync;
+type Choose = dyn Fn(&Issued) -> RateLimitChecker + Send + Sync;
 type Ask = dyn Fn(Issued) -> Step<'static, Result<(), String>> + Send + Sync;
 
 /// Whether a command has the right shape (10). Payloads that do not fit their handler's type are refused without it.
@@ -173,7 +174,7 @@ impl Middleware for Logging {
 
 /// Whether it is not too much (50).
 pub struct RateLimit {
-    checker: RateLimitChecker,
+    checker: Arc<Choose>,
     key: Arc<dyn Fn(&Issued) -> String + Send + Sync>,
     skipped: BTreeSet<String>,
 }
@@ -181,7 +182,12 @@ pub struct RateLimit {
 impl RateLimit {
     /// One token for each command, of the budget of its user and type.
     pub fn new(checker: RateLimitChecker) -> Self {
-        Self { checker, key: Arc::new(by_user_and_command), skipped: BTreeSet::new() }
+        Self::choosing(move |_| checker.clone())
+    }
+
+    /// As [`new`](Self::new), of a limit that is chosen for each command: by the plan of its user, or by its tenant.
+    pub fn choosing(choose: impl Fn(&Issued) -> RateLimitChecker + Send + Sync + 'static) -> Self {
+        Self { checker: Arc::new(choose), key: Arc::new(by_user_and_command), skipped: BTreeSet::new() }
     }
 
     /// Another budget.
@@ -215,7 +221,8 @@ impl Middleware for RateLimit {
             if self.skipped.contains(&issued.command_type) {
                 return Ok(Flow::Continue);
             }
-            let result = self.checker.check(&(self.key)(issued)).await.map_err(|error| error.to_string())?;
+            let (checker, key) = ((self.checker)(issued), (self.key)(issued));
+            let result = checker.check(&key).await.map_err(|error| error.to_string())?;
             if result.allowed {
                 return Ok(Flow::Continue);
             }

@@ -43,6 +43,7 @@ const PRUNE: &str = "mainstay.command.prune";
 const PRUNED_EVERY_MS: u64 = 3_600_000;
 /// Commands, and snapshots, that are forgotten in one transaction.
 const PRUNED_AT_ONCE: u64 = 500;
+const ABSENT: &str = "nobody dispatches commands here yet";
 /// Most retries of one command: who has lost so often loses for another reason.
 const MAX_RETRIES: u32 = 100;
 /// Nodes that may die over one item, or times that the database may be away, before it counts as failed.
@@ -289,8 +290,7 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
         .action(RETRY, move |call: Call, args: RetryArgs| {
             let shared = again();
             async move {
-                let shared =
-                    shared.ok_or_else(|| Failure::retryable("nobody dispatches commands here yet"))?;
+                let shared = shared.ok_or_else(|| Failure::retryable(ABSENT))?;
                 shared.decide_again(&call, args).await.map_err(|error| match &error {
                     Error::Store(_) if error.is_retryable() => Failure::retryable(error.to_string()),
                     // Another node has the handler: this one is older or newer.
@@ -302,7 +302,7 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
         .mutation(RETRIED, move |tx: Tx, _: Call, ended: OnComplete<Attempt>| {
             let shared = told();
             async move {
-                let (Some(shared), Some(attempt)) = (shared, ended.context) else { return Ok(()) };
+                let Some(attempt) = ended.context else { return Ok(()) };
                 let reason = match ended.result {
                     WorkResult::Success { .. } => return Ok(()),
                     WorkResult::Failed { error } => error,
@@ -312,6 +312,8 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
                 if record.state != State::Pending || record.attempt != attempt.attempt {
                     return Ok(());
                 }
+                // Whoever waits for the end must hear of it: another node tells, or this one in a moment.
+                let shared = shared.ok_or_else(|| mainstay_store::Error::Unavailable(ABSENT.to_owned()))?;
                 let result = CommandResult::failed(reason, Vec::new());
                 if record::end(&tx, &record.issued, State::Failed, &result).await? {
                     shared.tell(&tx, &record.issued, &result)?;

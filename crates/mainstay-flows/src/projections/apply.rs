@@ -111,6 +111,22 @@ pub(crate) async fn give(
     Ok(taken)
 }
 
+/// Fails for an event that no handler can be given, in a transaction that holds its lane, unless it was put aside already.
+pub(crate) async fn refuse(
+    tx: &Tx,
+    projection: &Projection,
+    generation: i64,
+    event: &Event,
+    failure: &Failure,
+) -> mainstay_store::Result<()> {
+    let mut noted = failures::between(tx, &projection.name, event.position(), event.position()).await?;
+    noted.retain(|one| one.generation <= generation && one.is_aside && one.event_id == event.id());
+    if noted.is_empty() {
+        return Err(Error::application(HandlerFailed(failure.clone())));
+    }
+    failures::leave_out(tx, &projection.name, generation, &noted).await
+}
+
 /// A part of the log as a projection sees it.
 pub(crate) struct Chunk {
     /// What it takes.

@@ -3,7 +3,7 @@
 use super::definition::Projection;
 use super::lifecycle::Lifecycle;
 use super::opened::{Projections, Shared};
-use super::{changes_topic, status};
+use super::{changes_topic, marks, status};
 use crate::error::{Error, Result};
 use mainstay_events::Selection;
 use mainstay_store::{Hold, Row, Tx, params};
@@ -75,6 +75,8 @@ pub(crate) async fn create(
     generation: i64,
 ) -> mainstay_store::Result<()> {
     tx.execute(DELETE, params![&projection.name]).await?;
+    // What is known of lanes is of no use for others.
+    marks::back(tx, &projection.name, None, 0).await?;
     for number in 0..projection.lanes {
         let params = params![&projection.name, number, projection.lanes, position as i64, generation];
         tx.execute(INSERT, params).await?;
@@ -165,9 +167,14 @@ impl Projections {
             if position > head {
                 return Err(Error::BeyondHead { position, head }.into());
             }
-            if hold(&tx, &projection.name, partition).await?.is_none() {
+            let Some(lane) = hold(&tx, &projection.name, partition).await? else {
                 let reason = format!("projection {:?} has no lane {partition}", projection.name);
                 return Err(Error::invalid("partition", reason).into());
+            };
+            if position > lane.position {
+                marks::skip(&tx, &projection.name, partition, position).await?;
+            } else {
+                marks::back(&tx, &projection.name, Some(partition), position).await?;
             }
             set(&tx, &projection.name, partition, position, None, (0, 0)).await?;
             status::changed(&tx, &projection.name).await?;

@@ -1,7 +1,13 @@
 //! Lanes: parts of a projection that follow the log beside each other.
 
+use mainstay_core::failure::Failure;
 use mainstay_events::Event;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+/// The lane that deals with events whose key cannot be made.
+pub(crate) const KEYLESS: u32 = 0;
 
 /// What events have in common that must stay in order.
 #[derive(Clone)]
@@ -29,12 +35,18 @@ impl By {
         }
     }
 
-    /// The lane of an event among so many.
-    pub(crate) fn lane(&self, event: &Event, lanes: u32) -> u32 {
+    /// The key of an event, or why the application has none for it: a panic is a failure of that event.
+    pub(crate) fn try_key(&self, event: &Event) -> Result<String, Failure> {
+        let key = catch_unwind(AssertUnwindSafe(|| self.key(event)));
+        key.map_err(|panic| Failure::retryable(format!("its key panicked: {}", message(&*panic))))
+    }
+
+    /// The lane of an event among so many. One without a key is [`KEYLESS`]'s to deal with.
+    pub(crate) fn lane(&self, event: &Event, lanes: u32) -> Result<u32, Failure> {
         if lanes <= 1 {
-            return 0;
+            return Ok(0);
         }
-        (hash(self.key(event).as_bytes()) % u64::from(lanes)) as u32
+        Ok((hash(self.try_key(event)?.as_bytes()) % u64::from(lanes)) as u32)
     }
 }
 
@@ -46,6 +58,12 @@ impl std::fmt::Debug for By {
             Self::Custom(_) => "Custom",
         })
     }
+}
+
+/// What a panic says.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 /// FNV-1a with its bits stirred: an event's lane is the same on every node and in every version.

@@ -5,7 +5,7 @@
 //! however often it is tried and on however many nodes.
 //!
 //! - `definition`, `lanes`, `tables`, `registry`: what an author says
-//! - `lifecycle`, `checkpoints`, `status`: how a projection is doing
+//! - `lifecycle`, `checkpoints`, `marks`, `status`: how a projection is doing
 //! - `projector`, `apply`, `watcher`, `running`: following the log; `span`, what is told of that
 //! - `wait`, `trace`: what is in a read model
 //! - [`failures`]: events that a handler cannot take
@@ -17,6 +17,7 @@ mod definition;
 pub mod failures;
 mod lanes;
 mod lifecycle;
+mod marks;
 mod opened;
 mod projector;
 mod registry;

@@ -8,10 +8,11 @@ use super::apply::{self, Blame, Chunk, Stage};
 use super::checkpoints::{self, LaneState};
 use super::definition::Projection;
 use super::failures::{self, Quarantined, Verdict};
+use super::lanes::KEYLESS;
 use super::opened::Shared;
 use super::running::{Bell, Seen};
 use super::span::Spans;
-use super::status;
+use super::{marks, status};
 use mainstay_core::failure::Failure;
 use mainstay_events::Event;
 use mainstay_store::Tx;
@@ -39,6 +40,9 @@ pub(crate) struct Projector {
     version: i64,
     /// When the checkpoint was last moved without any event.
     moved_at: Option<Instant>,
+    /// When the checkpoint was last moved, and when the place that it left was last noted.
+    went_at: Option<Instant>,
+    marked_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +73,11 @@ struct Batch {
     from: u64,
     to: u64,
     events: Arc<[Event]>,
+    /// Why the handler is not given its only event.
+    refused: Option<Failure>,
     stage: Arc<Stage>,
+    /// Whether the place that it leaves is noted.
+    marks: bool,
     /// What is told of it.
     spans: Spans,
 }
@@ -77,7 +85,18 @@ struct Batch {
 impl Projector {
     pub(crate) fn new(shared: Arc<Shared>, projection: Arc<Projection>, lane: u32, bell: Arc<Bell>) -> Self {
         let seen = bell.subscribe();
-        Self { shared, projection, lane, bell, seen, place: None, version: 0, moved_at: None }
+        Self {
+            shared,
+            projection,
+            lane,
+            bell,
+            seen,
+            place: None,
+            version: 0,
+            moved_at: None,
+            went_at: None,
+            marked_at: None,
+        }
     }
 
     pub(crate) async fn run(mut self) {
@@ -114,6 +133,9 @@ impl Projector {
     }
 
     async fn step(&mut self, head: u64) -> Next {
+        if let Err(hit) = self.shared.store.failpoints().hit("projections.step") {
+            return self.endure(&mainstay_store::Error::from(hit).into());
+        }
         let Some(place) = self.place else { return self.look_up().await };
         if place.looked >= head {
             return self.over_nothing(place).await;
@@ -125,13 +147,37 @@ impl Projector {
             Err(error) if error.is_retryable() => return self.endure(&error.into()),
             Err(error) => return self.fail(error.to_string()).await,
         };
-        let (by, lanes) = (&self.projection.by, self.projection.lanes);
-        chunk.events.retain(|event| by.lane(event, lanes) == self.lane);
+        let refused = self.keep_own(&mut chunk);
         if !chunk.events.is_empty() {
-            return self.apply(place, chunk).await;
+            return self.apply(place, chunk, refused).await;
         }
         self.place = Some(Place { looked: chunk.to, ..place });
         Next::Look
+    }
+
+    /// Leaves of a chunk what is this lane's. An event without a key comes alone, with why it has none.
+    fn keep_own(&self, chunk: &mut Chunk) -> Option<Failure> {
+        let (by, lanes) = (&self.projection.by, self.projection.lanes);
+        let mut refused = None;
+        let mut own = Vec::with_capacity(chunk.events.len());
+        for event in std::mem::take(&mut chunk.events) {
+            match by.lane(&event, lanes) {
+                Ok(lane) if lane != self.lane => {}
+                Ok(_) => own.push(event),
+                Err(_) if self.lane != KEYLESS => {}
+                Err(failure) => {
+                    // What comes before it is applied first.
+                    chunk.is_last = false;
+                    chunk.to = event.position() - u64::from(!own.is_empty());
+                    if own.is_empty() {
+                        (refused, own) = (Some(failure), vec![event]);
+                    }
+                    break;
+                }
+            }
+        }
+        chunk.events = own;
+        refused
     }
 
     /// Looks where the lane is; waits when it is not to move, or when its tables are not those of this program.
@@ -172,7 +218,7 @@ impl Projector {
         }
         self.moved_at = Some(Instant::now());
         let nothing = Chunk { events: Vec::new(), to: place.looked, is_last: true };
-        self.apply(place, nothing).await
+        self.apply(place, nothing, None).await
     }
 
     async fn caught_up(&mut self) -> Next {
@@ -188,7 +234,7 @@ impl Projector {
         }
     }
 
-    async fn apply(&mut self, place: Place, chunk: Chunk) -> Next {
+    async fn apply(&mut self, place: Place, chunk: Chunk, refused: Option<Failure>) -> Next {
         let events: Arc<[Event]> = chunk.events.into();
         let spans = match chunk.is_last && !place.is_catching_up {
             true => Spans::of(&self.projection.name, &events, &**self.shared.store.random()),
@@ -203,7 +249,9 @@ impl Projector {
             from: place.position,
             to: chunk.to,
             events,
+            refused,
             stage: Arc::default(),
+            marks: self.is_to_be_marked(),
             spans,
         };
         match self.carry_out(&batch).await {
@@ -213,11 +261,21 @@ impl Projector {
         }
     }
 
+    /// Whether the place that the lane leaves now is worth noting: it stood there for a while, or none was for long.
+    fn is_to_be_marked(&self) -> bool {
+        let is_past = |moment: Option<Instant>, age| moment.is_none_or(|moment| moment.elapsed() >= age);
+        is_past(self.went_at, marks::PAUSE) || is_past(self.marked_at, marks::EVERY)
+    }
+
     /// Applies a chunk in one transaction; fails when that is the handler's fault.
     async fn carry_out(&mut self, batch: &Batch) -> Result<Next, Failure> {
         match self.shared.store.transact_with(batch.clone(), apply_in).await {
             Ok(true) => {
                 batch.spans.record("success");
+                self.went_at = Some(Instant::now());
+                if batch.marks {
+                    self.marked_at = self.went_at;
+                }
                 if let Some(place) = &mut self.place {
                     (place.position, place.looked) = (batch.to, batch.to.max(place.looked));
                 }
@@ -247,7 +305,8 @@ impl Projector {
             let to = if is_last { batch.to } else { event.position() };
             let spans = batch.spans.only(index);
             let (events, stage) = ([event.clone()].into(), Arc::default());
-            let alone = Batch { from, to, events, stage, spans, ..batch.clone() };
+            let marks = batch.marks && index == 0;
+            let alone = Batch { from, to, events, stage, marks, spans, ..batch.clone() };
             match self.carry_out(&alone).await {
                 Ok(Next::Look) if self.place.is_some_and(|place| place.position == to) => from = to,
                 Ok(next) => return next,
@@ -345,10 +404,18 @@ async fn apply_in(tx: Tx, batch: Batch) -> mainstay_store::Result<bool> {
         return Ok(false);
     }
     let Batch { projection, generation, events, stage, .. } = &batch;
-    let giving = apply::give(&tx, projection, *generation, events, stage);
-    let taken = giving.instrument(batch.spans.around()).await?;
+    let taken = if let (Some(failure), [event]) = (&batch.refused, &**events) {
+        apply::refuse(&tx, projection, *generation, event, failure).await?;
+        0
+    } else {
+        let giving = apply::give(&tx, projection, *generation, events, stage);
+        giving.instrument(batch.spans.around()).await?
+    };
     let failpoints = batch.shared.store.failpoints();
     failpoints.hit("projections.applied")?;
+    if batch.marks {
+        marks::mark(&tx, &projection.name, batch.lane).await?;
+    }
     let last = events.last().map(Event::id);
     checkpoints::set(&tx, &projection.name, batch.lane, batch.to, last, (taken, 0)).await?;
     failpoints.hit("projections.checkpoint")?;

@@ -3,7 +3,10 @@
 use mainstay_store::migrations::{Component, Script, Step};
 
 /// What projections need; give it to [`Options::component`](mainstay_store::Options::component).
-pub static COMPONENT: Component = Component { name: "projections", steps: &[CREATE_PROJECTIONS] };
+pub static COMPONENT: Component = Component {
+    name: "projections",
+    steps: &[CREATE_PROJECTIONS, ONE_REPLAY_EACH, FIND_BY_CORRELATION, CREATE_MARKS],
+};
 
 /// - `mainstay_projections`: one row each. `generation` is the one that readers see, `shape` what its managed tables are
 ///   made of; `catch_up_to` is where a rebuilt projection is active again; `version` grows with every change.
@@ -100,3 +103,37 @@ const REPLAYS: &str = "CREATE TABLE mainstay_replays (
 const REPLAYS_OF: &str =
     "CREATE INDEX mainstay_replays_of ON mainstay_replays (projection, started_at, replay_id)";
 const REPLAYS_BY: &str = "CREATE INDEX mainstay_replays_by_status ON mainstay_replays (status)";
+
+/// At most one replay of a projection runs, whatever the clock says about which is the latest. What the clock has let by
+/// before is put right first: a replay that another one has followed is over.
+const ONE_REPLAY_EACH: Step =
+    Step { name: "one_replay_each", script: Script::Both(&[END_FOLLOWED, END_BESIDE, ONE_RUNS]), needs: 0 };
+
+const END_FOLLOWED: &str = "UPDATE mainstay_replays SET status = 'cancelled' WHERE status IN ('failed', 'paused') \
+     AND EXISTS (SELECT 1 FROM mainstay_replays later WHERE later.projection = mainstay_replays.projection \
+     AND (later.started_at > mainstay_replays.started_at OR (later.started_at = mainstay_replays.started_at \
+     AND later.replay_id > mainstay_replays.replay_id)))";
+const END_BESIDE: &str = "UPDATE mainstay_replays SET status = 'cancelled', completed_at = updated_at \
+     WHERE status = 'running' AND EXISTS (SELECT 1 FROM mainstay_replays other \
+     WHERE other.projection = mainstay_replays.projection AND other.status = 'running' \
+     AND other.replay_id > mainstay_replays.replay_id)";
+const ONE_RUNS: &str =
+    "CREATE UNIQUE INDEX mainstay_replays_one_runs ON mainstay_replays (projection) WHERE status = 'running'";
+
+/// Whoever follows a request finds what failed of it without looking at all that ever failed.
+const FIND_BY_CORRELATION: Step =
+    Step { name: "find_by_correlation", script: Script::Both(&[BY_CORRELATION]), needs: 0 };
+
+const BY_CORRELATION: &str = "CREATE INDEX mainstay_projection_failures_by_correlation \
+     ON mainstay_projection_failures (correlation_id, position)";
+
+/// See `marks`. `skipped_after` is where an operator has taken a lane from that was put forward to here.
+const CREATE_MARKS: Step = Step { name: "create_marks", script: Script::Both(&[MARKS]), needs: 0 };
+
+const MARKS: &str = "CREATE TABLE mainstay_projection_marks (
+    projection TEXT COLLATE \"binary\" NOT NULL,
+    lane BIGINT NOT NULL,
+    position BIGINT NOT NULL,
+    reached_at BIGINT NOT NULL,
+    skipped_after BIGINT,
+    PRIMARY KEY (projection, lane, position))";

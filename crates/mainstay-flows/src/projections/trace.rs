@@ -1,10 +1,14 @@
 //! Which read models an event is in, for whoever follows what a request has caused.
 
-use super::opened::Projections;
+use super::failures;
+use super::lanes::KEYLESS;
+use super::marks;
+use super::opened::{Projections, Shared};
 use crate::error::Result;
 use mainstay_events::Event;
-use mainstay_store::{Tx, params};
+use mainstay_store::{Row, Tx};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// An event in a read model.
@@ -17,50 +21,51 @@ pub struct Update {
     pub event_id: String,
     /// Where the event's lane is now.
     pub last_global_position: u64,
-    /// When that was last set.
+    /// When the event was there at the latest: exact where the lane made a pause behind it, within five seconds where it
+    /// did not, and when the lane was filled anew or last moved where no more is known, as after a week.
     pub updated_at: i64,
 }
 
-const LANES: &str = "SELECT lane, position, updated_at FROM mainstay_projection_lanes WHERE projection = $1";
-const MISSING: &str = "SELECT count(*) FROM mainstay_projection_failures f JOIN mainstay_projections p \
-     ON p.name = f.projection AND p.generation = f.generation \
-     WHERE f.projection = $1 AND f.event_id = $2 AND f.status <> 'resolved'";
+const LANES: &str = "SELECT projection, lane, position, updated_at FROM mainstay_projection_lanes";
 
 impl Projections {
     /// The read models that these events are in, in the order of the events: those that take their types and have come
-    /// that far, unless they could not take the event.
+    /// that far, unless they could not take the event or were made to leave it out.
     pub async fn updates(&self, events: &[Event]) -> Result<Vec<Update>> {
-        let projections = self.shared.projections.clone();
-        let read = async |tx: Tx, (projections, events): (Vec<_>, Arc<[Event]>)| {
-            let mut lanes = Vec::new();
-            for projection in &projections {
-                let projection: &Arc<super::Projection> = projection;
-                lanes.push(tx.query(LANES, params![&projection.name]).await?);
-            }
-            let mut updates = Vec::new();
-            for event in events.iter() {
-                let taking = projections.iter().zip(&lanes);
-                for (projection, lanes) in taking.filter(|(one, _)| one.takes(event.event_type())) {
-                    let number = projection.by.lane(event, projection.lanes);
-                    let mut found = lanes.iter().filter(|row| row.get::<u32>(0).ok() == Some(number));
-                    let Some(row) = found.next() else { continue };
-                    let last_global_position: u64 = row.get(1)?;
-                    if last_global_position < event.position() {
-                        continue;
-                    }
-                    let missing = tx.query_one(MISSING, params![&projection.name, event.id()]).await?;
-                    if missing.get::<i64>(0)? == 0 {
-                        updates.push(Update {
-                            projection_name: projection.name.clone(),
-                            event_id: event.id().to_owned(),
-                            last_global_position,
-                            updated_at: row.get(2)?,
-                        });
-                    }
-                }
-            }
-            Ok(updates)
-        };
-        Ok(self.shared.store.read_with((projections, events.into()), read).await?)
+        let context = (self.shared.clone(), events.into());
+        Ok(self.shared.store.read_with(context, updates_in).await?)
     }
+}
+
+async fn updates_in(
+    tx: Tx,
+    (shared, events): (Arc<Shared>, Arc<[Event]>),
+) -> mainstay_store::Result<Vec<Update>> {
+    let lane = |row: &Row| Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, row.get(3)?)));
+    let lanes: HashMap<(String, u32), (u64, i64)> =
+        tx.query(LANES, &[]).await?.iter().map(lane).collect::<mainstay_store::Result<_>>()?;
+    let missing = failures::missing(&tx, &events).await?;
+    let mut found = Vec::new();
+    for event in events.iter() {
+        for projection in shared.projections.iter().filter(|one| one.takes(event.event_type())) {
+            let number = projection.by.lane(event, projection.lanes).unwrap_or(KEYLESS);
+            let name = &projection.name;
+            let Some((position, moved_at)) = lanes.get(&(name.clone(), number)) else { continue };
+            if *position >= event.position() && !missing.contains(&(name.clone(), event.id().to_owned())) {
+                found.push(((name.clone(), number, event.position()), event, *position, *moved_at));
+            }
+        }
+    }
+    let places: Vec<marks::Place> = found.iter().map(|(place, ..)| place.clone()).collect();
+    let passed = marks::find(&tx, &places).await?;
+    let update = |(place, event, last_global_position, moved_at): (marks::Place, &Event, u64, i64)| {
+        let passed = passed.get(&place);
+        (!passed.is_some_and(|passed| passed.is_skipped)).then(|| Update {
+            projection_name: place.0,
+            event_id: event.id().to_owned(),
+            last_global_position,
+            updated_at: passed.map_or(moved_at, |passed| passed.reached_at),
+        })
+    };
+    Ok(found.into_iter().filter_map(update).collect())
 }

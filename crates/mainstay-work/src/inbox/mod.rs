@@ -22,7 +22,7 @@ pub use fingerprint::{group, template};
 pub use look::{
     Counted, Filter, Group, Listed, MAX_FILTER_BYTES, counts, find, groups, highest, page, waiting,
 };
-pub use write::{Entry, put, regroup, remove, remove_numbers};
+pub use write::{Entry, put, regroup, remove, remove_numbers, resolve};
 
 use serde::{Deserialize, Serialize};
 

@@ -79,6 +79,8 @@ static REMOVE: LazyLock<Bulk> =
 static REMOVE_NUMBERS: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::among("DELETE FROM mainstay_dead_letters WHERE number IN ({values})", Int));
 const REMOVE_OF: &str = "DELETE FROM mainstay_dead_letters WHERE kind = $1 AND name = $2";
+const RESOLVE_OF: &str = "UPDATE mainstay_dead_letters SET status = 2, changed_at = mainstay_now() \
+     WHERE kind = $1 AND name = $2 AND status IN (0, 1)";
 const REMOVE_ONE: &str = "DELETE FROM mainstay_dead_letters WHERE kind = $1 AND name = $2 AND reference = $3";
 const UNGROUPED: &str = "SELECT number, error FROM mainstay_dead_letters WHERE error_group = 0 \
      ORDER BY number LIMIT 500";
@@ -112,6 +114,11 @@ pub async fn remove(tx: &Tx, kind: &str, name: &str, reference: Option<&str>) ->
         None => tx.execute(REMOVE_OF, mainstay_store::params![kind, name]).await,
     };
     done.map(drop)
+}
+
+/// Resolves all letters of this name that are open, whatever else is known of them: what failed there is made good at once.
+pub async fn resolve(tx: &Tx, kind: &str, name: &str) -> Result<()> {
+    tx.execute(RESOLVE_OF, mainstay_store::params![kind, name]).await.map(drop)
 }
 
 /// Removes letters that their keepers have removed.

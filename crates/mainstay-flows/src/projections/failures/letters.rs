@@ -140,8 +140,13 @@ pub(super) const RUN_AGAIN: &str = "UPDATE mainstay_projection_failures SET stat
 pub(super) const IGNORE: &str = "UPDATE mainstay_projection_failures SET status = 'ignored' \
      WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' AND {current}";
 const STATS: &str = "SELECT projection, status, count(*), min(failed_at) FROM mainstay_projection_failures";
-const PURGE: &str = "DELETE FROM mainstay_projection_failures WHERE status = 'resolved' AND is_poison = 0 \
-     AND resolved_at < mainstay_now() - $1 RETURNING projection, event_id";
+const OLD: &str = "SELECT projection, position, generation, event_id FROM mainstay_projection_failures \
+     WHERE status = 'resolved' AND is_poison = 0 AND resolved_at < mainstay_now() - $1 \
+     AND (projection, position, generation) > ($2, $3, $4) ORDER BY projection, position, generation LIMIT $5";
+const PURGE: &str = "DELETE FROM mainstay_projection_failures \
+     WHERE projection = $1 AND event_id = $2 AND generation = $3 AND status = 'resolved'";
+/// How many letters are purged in one transaction.
+const PURGED_AT_ONCE: i64 = 500;
 
 /// A statement about letters of the generation that readers see.
 pub(super) fn current(sql: &str) -> String {
@@ -170,18 +175,24 @@ pub(super) fn letter(row: &Row) -> mainstay_store::Result<Letter> {
 }
 
 async fn page(tx: &Tx, filter: &LetterFilter, limit: usize) -> mainstay_store::Result<Vec<Letter>> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM mainstay_projection_failures WHERE {LETTERS} AND {CURRENT} \
-         AND (CAST($1 AS TEXT) IS NULL OR projection = $1) AND (CAST($2 AS TEXT) IS NULL OR status = $2) \
-         AND (CAST($3 AS TEXT) IS NULL OR correlation_id = $3) \
-         AND (position > $4 OR (position = $4 AND projection > $5)) ORDER BY position, projection LIMIT $6"
-    );
     let (position, after) = filter.after.clone().unwrap_or_default();
+    let mut params = params![position as i64, after, limit.clamp(1, MAX_PAGE) as i64].to_vec();
+    // Only what is asked for stands in the statement, so that it finds its index.
+    let mut conditions = String::new();
     let status = filter.status.map(LetterStatus::as_str);
     let (projection, correlation_id) = (filter.projection.as_deref(), filter.correlation_id.as_deref());
-    let limit = limit.clamp(1, MAX_PAGE) as i64;
-    let params = params![projection, status, correlation_id, position as i64, after, limit];
-    tx.query(&sql, params).await?.iter().map(letter).collect()
+    let asked = [("projection", projection), ("status", status), ("correlation_id", correlation_id)];
+    for (column, value) in asked {
+        if let Some(value) = value {
+            params.push(value.into());
+            conditions += &format!(" AND {column} = ${}", params.len());
+        }
+    }
+    let sql = format!(
+        "SELECT {COLUMNS} FROM mainstay_projection_failures WHERE {LETTERS} AND {CURRENT}{conditions} \
+         AND (position > $1 OR (position = $1 AND projection > $2)) ORDER BY position, projection LIMIT $3"
+    );
+    tx.query(&sql, &params).await?.iter().map(letter).collect()
 }
 
 /// A letter, held until the transaction ends.
@@ -359,15 +370,37 @@ impl Projections {
         Ok(self.shared.store.transact_with(context, ignore).await?)
     }
 
-    /// Removes letters that were resolved more than so many days ago; how many.
+    /// Removes letters that were resolved more than so many days ago, some in a transaction each; how many.
     pub async fn purge_resolved(&self, older_than_days: u32) -> Result<u64> {
-        let purge = async |tx: Tx, age_ms: i64| {
-            let purged = tx.query(PURGE, params![age_ms]).await?;
-            for row in &purged {
-                listing::list(&tx, row.get(0)?, row.get(1)?).await?;
+        let (mut after, mut purged) = (Place::default(), 0);
+        loop {
+            let context = (self.shared.clone(), i64::from(older_than_days) * DAY_MS, after);
+            let (some, last) = self.shared.store.transact_with(context, purge_some).await?;
+            purged += some as u64;
+            match last.filter(|_| some == PURGED_AT_ONCE as usize) {
+                Some(last) => after = last,
+                None => return Ok(purged),
             }
-            Ok(purged.len() as u64)
-        };
-        Ok(self.shared.store.transact_with(i64::from(older_than_days) * DAY_MS, purge).await?)
+        }
     }
+}
+
+/// A letter's projection, position and generation, in the order in which they are purged.
+type Place = (String, i64, i64);
+
+/// Removes some letters behind a place that were resolved so long ago; how many, and where the last of them was.
+async fn purge_some(
+    tx: Tx,
+    (shared, age_ms, (projection, position, generation)): (Arc<Shared>, i64, Place),
+) -> mainstay_store::Result<(usize, Option<Place>)> {
+    let params = params![age_ms, projection, position, generation, PURGED_AT_ONCE];
+    let old = tx.query(OLD, params).await?;
+    for row in &old {
+        let (projection, event_id): (&str, &str) = (row.get(0)?, row.get(3)?);
+        tx.execute(PURGE, params![projection, event_id, row.get::<i64>(2)?]).await?;
+        listing::list(&tx, projection, event_id).await?;
+    }
+    shared.store.failpoints().hit("projections.purged")?;
+    let last = old.last().map(|row| Ok::<_, mainstay_store::Error>((row.get(0)?, row.get(1)?, row.get(2)?)));
+    Ok((old.len(), last.transpose()?))
 }

@@ -11,6 +11,11 @@ const COLUMNS: &str = "event_id, projection, status, failed_at, retry_count, cor
      coalesce(last_error, error), position";
 /// How many are listed with one statement.
 const PAGE: i64 = 500;
+/// Letters of the old generation that are something else in the new one: put aside, or about to be tried again.
+const NO_LETTER_NOW: &str = "SELECT newer.event_id FROM mainstay_projection_failures newer \
+     JOIN mainstay_projection_failures older ON older.projection = newer.projection AND older.event_id = newer.event_id \
+     WHERE older.projection = $1 AND older.generation = $2 AND older.is_poison = 0 AND newer.generation = $3 \
+     AND (newer.is_poison = 1 OR newer.status = 'failing')";
 static SOME: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::list(&format!(
         "SELECT {COLUMNS} FROM mainstay_projection_failures \
@@ -38,16 +43,20 @@ pub(super) async fn list_events(tx: &Tx, event_ids: &[&str]) -> Result<()> {
     put(tx, &SOME.query(tx, &ids).await?).await
 }
 
-/// Lists all letters of a projection anew.
-pub(super) async fn list_all(tx: &Tx, projection: &str) -> Result<()> {
-    inbox::remove(tx, PROJECTION, projection, None).await?;
+/// Lists what has failed in a generation that takes the place of another, whose own letters are all resolved by that. Those
+/// keep their rows: how long this takes depends on what has failed in the new one only.
+pub(super) async fn take_over(tx: &Tx, projection: &str, old: i64, new: i64) -> Result<()> {
+    inbox::resolve(tx, PROJECTION, projection).await?;
+    for row in tx.query(NO_LETTER_NOW, params![projection, old, new]).await? {
+        inbox::remove(tx, PROJECTION, projection, Some(row.get(0)?)).await?;
+    }
     let sql = format!(
         "SELECT {COLUMNS} FROM mainstay_projection_failures \
-         WHERE projection = $1 AND position > $2 AND {LETTERS} AND {CURRENT} ORDER BY position LIMIT $3"
+         WHERE projection = $1 AND generation = $2 AND position > $3 AND {LETTERS} ORDER BY position LIMIT $4"
     );
     let mut after = 0;
     loop {
-        let rows = tx.query(&sql, params![projection, after, PAGE]).await?;
+        let rows = tx.query(&sql, params![projection, new, after, PAGE]).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         after = last.get::<i64>(7)?;
         put(tx, &rows).await?;

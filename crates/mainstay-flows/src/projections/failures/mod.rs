@@ -29,5 +29,5 @@ pub use letters::{Letter, LetterFilter, LetterStats, LetterStatus};
 pub use payload::MAX_PAYLOADS_BYTES;
 pub use poison::{Poison, PoisonEvent, PoisonStats, PoisonStatus, Quarantined};
 pub(crate) use record::{
-    Verdict, begin_anew, between, forget_generation, leave_out, passed, record, take_over,
+    Verdict, begin_anew, between, forget_generation, leave_out, missing, passed, record, take_over,
 };

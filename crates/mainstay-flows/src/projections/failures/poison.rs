@@ -194,6 +194,24 @@ impl Projections {
         Ok(self.shared.store.read_with(context, read).await?)
     }
 
+    /// Events of a correlation that are put aside, in the order of the log.
+    pub(crate) async fn quarantined_of(
+        &self,
+        correlation_id: &str,
+        limit: usize,
+    ) -> Result<Vec<PoisonEvent>> {
+        let read = async |tx: Tx, (correlation_id, limit): (String, i64)| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM mainstay_projection_failures WHERE correlation_id = $1 \
+                 AND status = 'quarantined' AND {CURRENT} ORDER BY position, projection LIMIT $2"
+            );
+            let rows = tx.query(&sql, params![correlation_id, limit]).await?;
+            rows.iter().map(poison_event).collect::<mainstay_store::Result<Vec<_>>>()
+        };
+        let context = (correlation_id.to_owned(), limit.clamp(1, MAX_PAGE) as i64);
+        Ok(self.shared.store.read_with(context, read).await?)
+    }
+
     /// How many events are put aside.
     pub async fn poison_stats(&self) -> Result<PoisonStats> {
         let count = async |tx: Tx| {

@@ -13,11 +13,14 @@
 //! Whoever writes a row holds a lane of the projection, or the row.
 
 use super::listing;
+use super::poison::CURRENT;
 use crate::projections::definition::Projection;
 use mainstay_core::failure::Failure;
 use mainstay_core::random::Random;
 use mainstay_events::Event;
-use mainstay_store::{Row, Tx, params};
+use mainstay_store::{Bulk, Column, Row, Tx, Value, params};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::LazyLock;
 
 /// An event that has failed before.
 #[derive(Debug)]
@@ -50,6 +53,14 @@ const LEAVE_OUT: &str = "INSERT INTO mainstay_projection_failures (projection, e
      SELECT projection, event_id, CAST($3 AS BIGINT), position, event_type, correlation_id, is_poison, status, attempts, error, \
      failed_at, retry_count, trace FROM mainstay_projection_failures \
      WHERE projection = $1 AND event_id = $2 AND generation = $4 ON CONFLICT (projection, event_id, generation) DO NOTHING";
+
+static MISSING: LazyLock<Bulk> = LazyLock::new(|| {
+    let text = format!(
+        "SELECT projection, event_id FROM mainstay_projection_failures \
+         WHERE status <> 'resolved' AND {CURRENT} AND correlation_id IN ({{values}})"
+    );
+    Bulk::among(&text, Column::Text)
+});
 
 fn noted(row: &Row) -> mainstay_store::Result<Noted> {
     let (is_poison, status) = (row.get::<i64>(2)? == 1, row.get::<String>(3)?);
@@ -100,6 +111,14 @@ pub(crate) async fn passed(
         }
     }
     Ok(())
+}
+
+/// The events among these that are not in the read models that readers see, each with the projection.
+pub(crate) async fn missing(tx: &Tx, events: &[Event]) -> mainstay_store::Result<HashSet<(String, String)>> {
+    let correlations: BTreeSet<&str> = events.iter().map(Event::correlation_id).collect();
+    let correlations: Vec<Value> = correlations.into_iter().map(Value::from).collect();
+    let rows = MISSING.query(tx, &correlations).await?;
+    rows.iter().map(|row| Ok((row.get(0)?, row.get(1)?))).collect()
 }
 
 /// What a failure leads to.
@@ -191,8 +210,8 @@ pub(crate) async fn forget_generation(
 
 /// One generation takes the place of another: what had failed in the old one and has not in the new one is resolved.
 pub(crate) async fn take_over(tx: &Tx, projection: &str, old: i64, new: i64) -> mainstay_store::Result<()> {
+    listing::take_over(tx, projection, old, new).await?;
     tx.execute(KNOWN_ANEW, params![projection, old, new]).await?;
     tx.execute(RESOLVE_OPEN, params![projection, old]).await?;
-    tx.execute(CARRY_OVER, params![projection, old, new]).await?;
-    listing::list_all(tx, projection).await
+    tx.execute(CARRY_OVER, params![projection, old, new]).await.map(drop)
 }

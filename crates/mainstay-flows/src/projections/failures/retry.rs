@@ -37,7 +37,8 @@ pub(crate) struct Again {
 
 /// The item that tries an event again: `orderSummary:Order:1` is its key.
 pub(crate) fn item(projection: &Projection, event: &Event) -> Result<NewWork, Error> {
-    let mut key = format!("{}:{}", projection.name, projection.by.key(event));
+    let own = projection.by.try_key(event).unwrap_or_else(|_| event.id().to_owned());
+    let mut key = format!("{}:{own}", projection.name);
     if key.len() > MAX_KEY_BYTES || key.contains(char::is_control) {
         key = format!("{}:{:x}", projection.name, hash(key.as_bytes()));
     }
@@ -100,7 +101,7 @@ async fn apply_again(tx: &Tx, shared: &Shared, again: &Again, run_id: &str) -> m
     let page = shared.log.read_in(tx, &one, 1).await.map_err(Error::from)?;
     let Some(event) = page.events.into_iter().next() else { return Ok(false) };
     // The lane first, as everybody who applies events does, and then what is known under it.
-    let number = projection.by.lane(&event, projection.lanes);
+    let number = projection.by.lane(&event, projection.lanes).map_err(mainstay_store::Error::application)?;
     let lane = checkpoints::hold(tx, &projection.name, number).await?;
     let Some(row) = tx.query_holding(BY_RUN, params![run_id], Hold::Alone).await?.pop() else {
         return Ok(false);

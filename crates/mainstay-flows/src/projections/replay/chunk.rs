@@ -209,6 +209,9 @@ async fn hold(tx: &Tx, batch: &Batch) -> mainstay_store::Result<Option<(Replay, 
         let reason = "another version of the projection is needed".to_owned();
         return Err(mainstay_store::Error::Unavailable(reason));
     }
+    if replay.generation.is_some_and(|generation| generation <= found.generation) {
+        return Err(Error::invalid("replay", "readers see what it builds already").into());
+    }
     if replay.generation.is_none() {
         let lanes = checkpoints::hold_all(tx, &replay.projection).await?;
         let is_here = |lane: &checkpoints::Lane| lane.position == batch.from && lane.state == LaneState::Held;

@@ -98,6 +98,16 @@ const SET: &str = "UPDATE mainstay_replays SET status = $2, error = $3, updated_
      completed_at = CASE WHEN $2 IN ('completed', 'cancelled', 'failed') THEN mainstay_now() END \
      WHERE replay_id = $1";
 
+const GIVE_WAY: &str = "UPDATE mainstay_replays SET status = 'cancelled', updated_at = mainstay_now(), \
+     completed_at = coalesce(completed_at, mainstay_now()) WHERE replay_id = $1";
+const FORGET_OLDEST: &str = "DELETE FROM mainstay_replays WHERE replay_id IN (SELECT replay_id FROM mainstay_replays \
+     WHERE projection = $1 AND status IN ('completed', 'cancelled') \
+     ORDER BY started_at DESC, replay_id DESC LIMIT $3 OFFSET $2)";
+/// How many replays of a projection are kept that are over.
+const KEPT: i64 = 100;
+/// How many are forgotten with one statement, should there be more.
+const FORGOTTEN_AT_ONCE: i64 = 1_000;
+
 fn replay(row: &Row) -> mainstay_store::Result<Replay> {
     Ok(Replay {
         replay_id: row.get(0)?,
@@ -149,13 +159,24 @@ pub(crate) async fn look(tx: &Tx, replay_id: &str) -> mainstay_store::Result<Rep
     replay(&row.ok_or_else(|| Error::ReplayNotFound(replay_id.to_owned()))?)
 }
 
-/// The latest replay of a projection, held until the transaction ends.
-pub(crate) async fn latest(tx: &Tx, projection: &str) -> mainstay_store::Result<Option<Replay>> {
+/// Replays of a projection that run or could go on, held until the transaction ends. There is one at most, because a new
+/// one ends all others; which is the latest is nothing that a clock could tell.
+pub(crate) async fn open(tx: &Tx, projection: &str) -> mainstay_store::Result<Vec<Replay>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM mainstay_replays WHERE projection = $1 ORDER BY started_at DESC, replay_id DESC LIMIT 1"
+        "SELECT {COLUMNS} FROM mainstay_replays WHERE projection = $1 AND status IN ('running', 'paused', 'failed') \
+         ORDER BY replay_id"
     );
-    let rows = tx.query_holding(&sql, params![projection], Hold::Alone).await?;
-    rows.first().map(replay).transpose()
+    tx.query_holding(&sql, params![projection], Hold::Alone).await?.iter().map(replay).collect()
+}
+
+/// Ends a replay, which is held and does not run, because another one begins; why it had failed stays.
+pub(crate) async fn give_way(tx: &Tx, replay_id: &str) -> mainstay_store::Result<()> {
+    tx.execute(GIVE_WAY, params![replay_id]).await.map(drop)
+}
+
+/// Forgets the oldest replays of a projection that are over.
+pub(crate) async fn forget_oldest(tx: &Tx, projection: &str) -> mainstay_store::Result<()> {
+    tx.execute(FORGET_OLDEST, params![projection, KEPT, FORGOTTEN_AT_ONCE]).await.map(drop)
 }
 
 /// Replays that have not ended.

@@ -1,6 +1,6 @@
 //! The end of a replay: lanes are let go, or readers see another generation.
 
-use super::row::{self, Replay, ReplayStatus};
+use super::row::{self, Replay};
 use crate::error::Error;
 use crate::projections::checkpoints::{self, LaneState};
 use crate::projections::definition::Projection;
@@ -8,7 +8,7 @@ use crate::projections::lifecycle::{Lifecycle, Move};
 use crate::projections::opened::{REPLAY_POOL, Shared};
 use crate::projections::registry::{Slot, opened};
 use crate::projections::status::Found;
-use crate::projections::{changes_topic, failures, status, tables};
+use crate::projections::{changes_topic, failures, marks, status, tables};
 use mainstay_core::failure::Failure;
 use mainstay_events::Selection;
 use mainstay_store::{Tx, params};
@@ -42,9 +42,12 @@ pub(super) async fn let_go(tx: &Tx, shared: &Shared, replay: &Replay) -> mainsta
     checkpoints::set_state(tx, name, LaneState::Following).await
 }
 
-/// Gives up what a replay has built beside.
+/// Gives up what a replay has built beside. A generation that readers see, or have seen, is nobody's to give up: another
+/// replay has built it since.
 pub(super) async fn abandon(tx: &Tx, replay: &Replay, found: &Found) -> mainstay_store::Result<()> {
-    let Some(generation) = replay.generation else { return Ok(()) };
+    let Some(generation) = replay.generation.filter(|generation| *generation > found.generation) else {
+        return Ok(());
+    };
     let built = tables::read_shape(&replay.shape);
     if replay.shape == found.shape {
         tables::show(tx, &replay.projection, &built, &[found.generation]).await?;
@@ -79,6 +82,7 @@ pub(super) async fn to_generation(
         tables::remove(tx, &old, found.generation).await?;
     }
     failures::take_over(tx, name, found.generation, generation).await?;
+    marks::forget_skipped(tx, name).await?;
     tx.execute(SET_GENERATION, params![name, generation, &replay.shape]).await?;
     tx.execute(SET_LANES, params![name, generation]).await?;
     checkpoints::set_all(tx, name, replay.last_position, None, (0, 0)).await?;
@@ -114,12 +118,11 @@ async fn tidy(tx: Tx, old: Old) -> mainstay_store::Result<()> {
     }
     if found.shape == old.shape {
         let current = tables::read_shape(&found.shape);
-        let beside = row::latest(&tx, &old.projection).await?.filter(|replay| {
-            let is_over = matches!(replay.status, ReplayStatus::Completed | ReplayStatus::Cancelled);
-            !is_over && replay.shape == found.shape
-        });
+        let open = row::open(&tx, &old.projection).await?;
+        let beside =
+            open.iter().filter(|replay| replay.shape == found.shape).find_map(|replay| replay.generation);
         let mut shown = vec![found.generation];
-        shown.extend(beside.and_then(|replay| replay.generation));
+        shown.extend(beside.filter(|generation| *generation > found.generation));
         tables::show(&tx, &old.projection, &current, &shown).await?;
     }
     tables::remove(&tx, &tables::read_shape(&old.shape), old.generation).await

@@ -8,7 +8,7 @@ use crate::projections::checkpoints::{self, LaneState};
 use crate::projections::definition::Projection;
 use crate::projections::lifecycle::Move;
 use crate::projections::opened::{Projections, Shared};
-use crate::projections::{MAX_CHUNK, failures, status, tables};
+use crate::projections::{MAX_CHUNK, failures, marks, status, tables};
 use mainstay_events::Selection;
 use mainstay_store::Tx;
 use serde::Serialize;
@@ -86,23 +86,17 @@ async fn trigger_in(
 ) -> mainstay_store::Result<Triggered> {
     let name = &projection.name;
     let found = status::hold(&tx, name).await?;
-    let latest = row::latest(&tx, name).await?;
-    match latest {
-        Some(latest) if latest.status == ReplayStatus::Running => {
-            let (projection, replay_id) = (name.clone(), latest.replay_id);
+    for open in row::open(&tx, name).await? {
+        if open.status == ReplayStatus::Running {
+            let (projection, replay_id) = (name.clone(), open.replay_id);
             return Err(Error::ReplayAlreadyActive { projection, replay_id }.into());
         }
-        Some(latest) if matches!(latest.status, ReplayStatus::Paused | ReplayStatus::Failed) => {
-            if rebuild.from.is_none() && can_go_on(&tx, &shared, &projection, &latest, &found).await? {
-                return go_on(&tx, &shared, latest, &found).await;
-            }
-            // What it had built is given up for the new one.
-            switch::abandon(&tx, &latest, &found).await?;
-            if latest.status == ReplayStatus::Paused {
-                row::set(&tx, &latest.replay_id, ReplayStatus::Cancelled, None).await?;
-            }
+        if rebuild.from.is_none() && can_go_on(&tx, &shared, &projection, &open, &found).await? {
+            return go_on(&tx, &shared, open, &found).await;
         }
-        _ => {}
+        // What it had built is given up for the new one.
+        switch::abandon(&tx, &open, &found).await?;
+        row::give_way(&tx, &open.replay_id).await?;
     }
     let from = rebuild.from.unwrap_or(0);
     let nothing = Selection::all().after(i64::MAX as u64);
@@ -141,6 +135,7 @@ async fn trigger_in(
         chunk::enqueue(&tx, &shared, &mut replay, 0)?;
     }
     row::insert(&tx, &replay).await?;
+    row::forget_oldest(&tx, name).await?;
     if let Some(generation) = replay.generation {
         tables::create(&tx, &projection.tables, generation).await?;
         if replay.shape == found.shape {
@@ -167,6 +162,7 @@ async fn begin_in_place(
     if !matches!(found.status, crate::projections::Lifecycle::Rebuilding) {
         status::go(tx, &projection.name, found, Move::StartRebuild, None).await?;
     }
+    marks::back(tx, &projection.name, None, from).await?;
     checkpoints::set_all(tx, &projection.name, from, None, (0, 0)).await?;
     checkpoints::set_state(tx, &projection.name, LaneState::Held).await?;
     failures::begin_anew(tx, &projection.name, from).await?;

@@ -2,7 +2,7 @@
 
 use super::house::{Diary, House, order, shop};
 use crate::deciders::Halls;
-use mainstay_events::Selection;
+use mainstay_events::{NewEvent, Selection};
 use mainstay_flows::Result;
 use mainstay_flows::commands::{
     Command, Commands, Decision, Dispatched, Dispatcher, Handling, Outcome, Rejection, State,
@@ -191,5 +191,29 @@ fn a_scope_moves_once_for_all_who_expect_the_same_version() {
             answers.iter().filter_map(|answer| Some(answer.as_ref().err()?.code())).collect();
         assert_eq!((done, codes), (1, ["VERSION_CONFLICT"].into()), "{}", place.kind());
         assert_eq!(house.orders().await.len(), 1);
+    });
+}
+
+#[test]
+fn handlers_in_company_that_read_the_log_find_the_events_of_those_before_them() {
+    for_each_store(async |place| {
+        let count = Commands::new().on("Count", async |handling: Handling, _: u32| {
+            // Whoever reads without a condition keeps others away by other means.
+            handling.tx().lock("count").await?;
+            let counted = Selection::all().of_type("Counted")?;
+            let found = handling.log().read_in(handling.tx(), &counted, 100).await?.events.len();
+            Ok(Decision::success(found, [NewEvent::new("Counted", &found)?]))
+        });
+        let house = House::open_with(&place, count, Diary::default()).await;
+        let commands = (0..48).map(|_| Command::new("Count", &1).unwrap()).collect();
+        let found: BTreeSet<usize> = at_once(&house.dispatcher, commands)
+            .await
+            .into_iter()
+            .map(|answer| match answer.unwrap().outcome {
+                Outcome::Success { data, .. } => data.get().parse().unwrap(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(found, (0..48).collect());
     });
 }

@@ -4,6 +4,7 @@ mod company;
 mod crash;
 mod deciders;
 mod dispatch;
+mod flow;
 mod house;
 mod limits;
 mod nodes;

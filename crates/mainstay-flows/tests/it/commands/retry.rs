@@ -9,6 +9,8 @@ use mainstay_store::params;
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
 use mainstay_work::Pool;
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 const SCOPE: &str = "tenant:t1:stock:lamp";
@@ -171,6 +173,10 @@ fn always_late(diary: &Diary) -> Commands {
     Commands::new().on("Late", move |handling: Handling, id: u32| {
         diary.note(format!("#{}", handling.issued().attempt));
         async move {
+            handling
+                .tx()
+                .execute("INSERT INTO orders (id, command) VALUES ($1, 'Late')", params![id])
+                .await?;
             handling.unless(Condition::no_tag("item:lamp")?);
             handling.decides_on("item:lamp");
             Ok(Decision::success((), [NewEvent::new("StockReserved", &id)?.tag("item:lamp")]))
@@ -207,30 +213,74 @@ fn b_066_b_071_a_conflict_is_tried_again_five_times_and_no_more() {
     });
 }
 
+/// Where retries meet that are under way at the same time.
+#[derive(Default)]
+struct Meeting {
+    here: Mutex<usize>,
+    came: Condvar,
+}
+
+impl Meeting {
+    /// Waits for another one, for at most `patience`; whether it came.
+    fn meet(&self, patience: Duration) -> bool {
+        let mut here = self.here.lock().unwrap();
+        *here += 1;
+        self.came.notify_all();
+        let (mut here, timeout) = self.came.wait_timeout_while(here, patience, |here| *here < 2).unwrap();
+        *here = if timeout.timed_out() { 0 } else { *here };
+        !timeout.timed_out()
+    }
+}
+
+const OTHER: &str = "tenant:t1:stock:table";
+
+/// Two commands whose retries find their scopes moved on again. Whether these met while they were about to be deferred once
+/// more, where one waits for the other for at most `patience`.
+async fn do_retries_meet(place: &Place, scopes: [&str; 2], patience: Duration) -> bool {
+    let house = open(place).await;
+    for version in 0..2 {
+        for scope in BTreeSet::from(scopes) {
+            let event = NewEvent::new("StockAdded", &1).unwrap().tenant("t1").scope(scope, version);
+            house.log.append(event).await.unwrap();
+        }
+        if version == 0 {
+            for (id, scope) in ["a", "b"].into_iter().zip(scopes) {
+                let command = Command::new("Reserve", &1).unwrap().id(id).within(scope, 0).retrying(quick());
+                let sent = house.dispatcher.dispatch(command).await.unwrap();
+                let Outcome::Deferred(deferred) = sent.outcome else { panic!("{sent:?}") };
+                assert_eq!(deferred.retry_key, format!("dcb:{scope}"));
+            }
+        }
+    }
+    let (meeting, has_met) = (Arc::new(Meeting::default()), Arc::new(Mutex::new(None)));
+    let told = has_met.clone();
+    // It is asked for in between: after a retry was overtaken, and before that is written down.
+    house.dispatcher.set_jitter(move || {
+        let is_first = told.lock().unwrap().is_none();
+        if is_first {
+            let has_met = tokio::task::block_in_place(|| meeting.meet(patience));
+            told.lock().unwrap().get_or_insert(has_met);
+        }
+        1.0
+    });
+    let engine = house.work.start().await.unwrap();
+    for id in ["a", "b"] {
+        let ended = house.dispatcher.wait_for(id, PATIENCE).await.unwrap();
+        assert_eq!(ended.outcome.status(), "success", "{id}");
+    }
+    engine.stop(PATIENCE).await.unwrap();
+    assert_eq!(house.orders().await.len(), 2);
+    let has_met = *has_met.lock().unwrap();
+    has_met.expect("a retry was overtaken")
+}
+
 #[test]
-fn b_070_retries_of_one_scope_take_turns() {
+fn b_070_retries_of_one_scope_take_turns_and_those_of_others_do_not_wait() {
     for_each_store(async |place| {
-        let house = open(&place).await;
-        move_scope(&house, 0, 1).await;
-        for id in ["a", "b"] {
-            house.dispatcher.dispatch(reserve("Reserve", 0, quick()).id(id)).await.unwrap();
-        }
-        let other = "tenant:t1:stock:table";
-        let event = NewEvent::new("StockAdded", &1).unwrap().tenant("t1").scope(other, 0);
-        house.log.append(event).await.unwrap();
-        let command = Command::new("Reserve", &1).unwrap().id("c").within(other, 0).retrying(quick());
-        house.dispatcher.dispatch(command).await.unwrap();
-        let items = house.work.pending("dcbRetryPool", 10).await.unwrap();
-        let mut keys: Vec<_> = items.iter().filter_map(|item| item.key.clone()).collect();
-        keys.sort();
-        assert_eq!(keys, [format!("dcb:{SCOPE}"), format!("dcb:{SCOPE}"), format!("dcb:{other}")]);
-        let engine = house.work.start().await.unwrap();
-        for id in ["a", "b", "c"] {
-            let ended = house.dispatcher.wait_for(id, PATIENCE).await.unwrap();
-            assert_eq!(ended.outcome.status(), "success", "{id}");
-        }
-        engine.stop(PATIENCE).await.unwrap();
-        assert_eq!(house.orders().await.len(), 3);
+        assert!(do_retries_meet(&place, [SCOPE, OTHER], PATIENCE).await, "at once on {}", place.kind());
+        let place = Place::new(place.kind());
+        let moment = Duration::from_millis(300);
+        assert!(!do_retries_meet(&place, [SCOPE, SCOPE], moment).await, "in turns on {}", place.kind());
     });
 }
 
@@ -286,19 +336,6 @@ fn b_073_the_pool_never_tries_again_by_itself() {
 }
 
 #[test]
-fn b_074_retries_are_on_a_pool_of_their_own() {
-    for_each_store(async |place| {
-        let house = open(&place).await;
-        for pool in Pool::platform() {
-            house.work.pool(pool).await.unwrap();
-        }
-        move_scope(&house, 0, 1).await;
-        house.dispatcher.dispatch(reserve("Reserve", 0, patient())).await.unwrap();
-        assert_eq!((house.depth("dcbRetryPool").await, house.depth("projectionPool").await), (1, 0));
-    });
-}
-
-#[test]
 fn b_075_a_conflict_at_the_commit_leaves_nothing() {
     for_each_store(async |place| {
         let diary = Diary::default();
@@ -306,6 +343,8 @@ fn b_075_a_conflict_at_the_commit_leaves_nothing() {
         house.log.append(NewEvent::new("StockAdded", &1).unwrap().tag("item:lamp")).await.unwrap();
         let error = house.dispatcher.dispatch(Command::new("Late", &1).unwrap()).await.unwrap_err();
         assert_eq!((error.code(), error.entry().status), ("APPEND_CONDITION_FAILED", 409));
+        assert!(house.diary.entries().contains(&"#0".to_owned()), "its handler has written a row");
+        assert!(house.orders().await.is_empty(), "which is gone");
         assert_eq!(house.log.head().await.unwrap(), 1);
         assert!(house.texts("SELECT command_id FROM mainstay_commands").await.is_empty());
     });
@@ -353,5 +392,32 @@ fn a_node_without_the_handler_leaves_a_deferred_command_to_others() {
         let ended = house.dispatcher.wait_for("cmd-1", PATIENCE).await.unwrap();
         assert_eq!(ended.outcome.status(), "success");
         engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn b_071_who_waits_for_the_end_is_told_by_a_node_that_can() {
+    for_each_store(async |place| {
+        let house = open(&place).await;
+        move_scope(&house, 0, 1).await;
+        let retry = patient().on_complete("told", &json!("kept")).unwrap();
+        let sent = house.dispatcher.dispatch(reserve("Reserve", 0, retry)).await.unwrap();
+        let Outcome::Deferred(deferred) = sent.outcome else { panic!() };
+        let House { store, work, dispatcher, .. } = house;
+        drop(dispatcher);
+        let refused = work.cancel(&deferred.work_id).await.unwrap_err();
+        assert!(refused.is_retryable(), "{refused}");
+        assert_eq!(work.status(&deferred.work_id).await.unwrap().unwrap().ended_at, None, "nothing is lost");
+        let diary = Diary::default();
+        let other = House::open_on(store, stock(&diary), diary).await;
+        other.work.cancel(&deferred.work_id).await.unwrap();
+        let ended = other.dispatcher.status("cmd-1").await.unwrap();
+        assert_eq!((ended.state, ended.outcome.status()), (State::Failed, "failed"));
+        let engine = other.work.start().await.unwrap();
+        while other.told().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        engine.stop(PATIENCE).await.unwrap();
+        assert_eq!(other.told().await, [r#"failed "kept""#]);
     });
 }

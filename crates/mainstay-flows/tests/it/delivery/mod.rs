@@ -11,3 +11,4 @@ mod outbox;
 mod publications;
 mod server;
 mod support;
+mod ways;

@@ -8,8 +8,8 @@ use mainstay_flows::projections::{By, Model};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::{Kind, for_each_kind, for_each_store};
 use mainstay_testkit::time::VirtualTime;
-use mainstay_work::{Call, Failure, Functions, State};
-use serde_json::Value;
+use mainstay_work::{Call, Failure, Functions, RETRIER_POOL, State};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -312,9 +312,24 @@ fn b_220_221_a_letter_is_tried_again_through_the_retrier() {
         let store = components(place.options()).open().await.unwrap();
         let bench = Bench::with(store, vec![noting_unless("a", &bad)], functions).await;
         let (projecting, engine) = bench.start().await;
-        let ids = bench.append("Noted", &["bad"]).await;
+        let trace =
+            TraceContext { trace_id: "trace-abc".into(), span_id: "span-001".into(), parent_span_id: None };
+        let appended = bench.log.append(NewEvent::new("Noted", &"bad").unwrap().trace(trace)).await.unwrap();
+        let ids = [appended.events[0].event_id.clone()];
         bench.caught_up("a").await;
+        bench.work.pause(RETRIER_POOL).await.unwrap();
         let run = bench.projections.run_letter("a", &ids[0], Some("lookUp")).await.unwrap();
+        let item = async |tx: Tx| tx.query_one("SELECT item FROM mainstay_work", &[]).await?.get::<String>(0);
+        let item: Value = serde_json::from_str(&bench.store.read(item).await.unwrap()).unwrap();
+        let retry = &item["retry"];
+        // The first try and five retries.
+        assert_eq!(
+            (&retry["initialBackoffMs"], &retry["base"], &retry["maxAttempts"]),
+            (&json!(1_000), &json!(2.0), &json!(6)),
+            "{item}"
+        );
+        assert_eq!(item["trace"]["traceId"], "trace-abc", "{item}");
+        bench.work.resume(RETRIER_POOL).await.unwrap();
         let letter = bench.projections.letter("a", &ids[0]).await.unwrap();
         assert_eq!((letter.retry_run_id.as_ref(), letter.retry_count), (Some(&run), 1));
         assert!(letter.last_retry_at.is_some());

@@ -2,8 +2,10 @@
 
 mod following;
 mod letters;
+mod marks;
 mod nodes;
 mod numbers;
 mod operating;
+mod panics;
 mod poison;
 pub(crate) mod support;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A projection with a managed table of one row for each event. `doubled` is another shape of it.
-fn managed(bad: &Bad, is_doubled: bool) -> Projection {
+pub(super) fn managed(bad: &Bad, is_doubled: bool) -> Projection {
     let bad = bad.clone();
     let column = if is_doubled { ", twice BIGINT NOT NULL" } else { "" };
     let create = format!("CREATE TABLE {{table}} (position BIGINT NOT NULL{column})");
@@ -39,7 +39,7 @@ fn managed(bad: &Bad, is_doubled: bool) -> Projection {
         })
 }
 
-async fn rows(store: &Store) -> Vec<u64> {
+pub(super) async fn rows(store: &Store) -> Vec<u64> {
     let read = async |tx: Tx| {
         let rows = tx.query("SELECT position FROM order_rows ORDER BY position", &[]).await?;
         rows.iter().map(|row| row.get::<u64>(0)).collect::<mainstay_store::Result<Vec<_>>>()
@@ -47,7 +47,7 @@ async fn rows(store: &Store) -> Vec<u64> {
     store.read(read).await.unwrap()
 }
 
-async fn exists(store: &Store, table: &str) -> bool {
+pub(super) async fn exists(store: &Store, table: &str) -> bool {
     let sql = format!("SELECT count(*) FROM {table}");
     let look = async |tx: Tx, sql: String| tx.query(&sql, &[]).await;
     store.read_with(sql, look).await.is_ok()

@@ -8,7 +8,7 @@ use mainstay_flows::projections::failures::LetterFilter;
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_flows::projections::{Complexity, Lifecycle, Model, Poison, Projection};
 use mainstay_store::Tx;
-use mainstay_testkit::stores::{Kind, for_each_kind, for_each_store};
+use mainstay_testkit::stores::for_each_store;
 use mainstay_work::NewWork;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
@@ -126,7 +126,7 @@ fn b_195_a_start_beyond_the_head_is_completed_at_once() {
 
 #[test]
 fn b_196_the_pool_of_replays_is_half_as_wide_and_patient() {
-    for_each_kind(&[Kind::SqliteMemory], async |place| {
+    for_each_store(async |place| {
         let bench = Bench::open(&place, vec![noting("a")]).await;
         let pool = bench.work.pool_status("eventReplayPool").await.unwrap();
         let settings = serde_json::to_value(&pool.settings).unwrap();
@@ -140,7 +140,7 @@ fn b_196_the_pool_of_replays_is_half_as_wide_and_patient() {
 
 #[test]
 fn b_200_the_size_of_a_chunk_is_given_or_follows_the_complexity() {
-    for_each_kind(&[Kind::SqliteMemory], async |place| {
+    for_each_store(async |place| {
         let complexities = [
             ("default", None, 100),
             ("simple", Some(Complexity::Simple), 100),

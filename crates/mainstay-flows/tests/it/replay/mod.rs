@@ -1,10 +1,12 @@
 //! Replay: items 192 to 213, in place and beside.
 
+mod backwards;
 mod beside;
 mod budget;
 mod chunks;
 mod control;
 mod crash;
+mod letters;
 mod live;
 mod speed;
 
