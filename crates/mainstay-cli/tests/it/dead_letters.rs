@@ -4,6 +4,7 @@ use crate::endpoint::Endpoint;
 use crate::program::Folder;
 use crate::serve_work::{ended, enqueue};
 use crate::serving::Serving;
+use mainstay_testkit::postgres::Postgres;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,8 +95,17 @@ fn what_is_wrong_is_refused_as_a_server_would() {
     }
 }
 
+/// On PostgreSQL another server waits for the lease of the one that died, hence only in the long form.
 #[test]
 fn a_server_that_is_killed_during_a_bulk_retry_goes_on_with_every_letter() {
+    kill_during_a_bulk_retry("");
+    if std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1") {
+        let database = Postgres::shared().unwrap().database().unwrap();
+        kill_during_a_bulk_retry(&format!("[store]\nurl = {:?}\n", database.url()));
+    }
+}
+
+fn kill_during_a_bulk_retry(store: &str) {
     const LETTERS: usize = 600;
     let is_well = Arc::new(AtomicBool::new(false));
     let well = is_well.clone();
@@ -106,7 +116,9 @@ fn a_server_that_is_killed_during_a_bulk_retry_goes_on_with_every_letter() {
     let (folder, at) = (Folder::new(), endpoint.address);
     folder.write(
         "mainstay.toml",
-        &format!("[pools.shop]\n[egress]\nallow = [\"127.0.0.0/8\"]\n[functions.send]\nurl = \"http://{at}/send\"\n"),
+        &format!(
+            "{store}[pools.shop]\n[egress]\nallow = [\"127.0.0.0/8\"]\n[functions.send]\nurl = \"http://{at}/send\"\n"
+        ),
     );
     let token = folder.run("token create --name night --role admin").stdout;
     let bearer = format!("Bearer {}", token.trim());
