@@ -4,7 +4,8 @@ use crate::endpoint::Endpoint;
 use crate::program::Folder;
 use crate::serve_work::{ended, enqueue};
 use crate::serving::Serving;
-use serde_json::json;
+use mainstay_testkit::postgres::Postgres;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -94,8 +95,17 @@ fn what_is_wrong_is_refused_as_a_server_would() {
     }
 }
 
+/// On PostgreSQL another server waits for the lease of the one that died, hence only in the long form.
 #[test]
 fn a_server_that_is_killed_during_a_bulk_retry_goes_on_with_every_letter() {
+    kill_during_a_bulk_retry("");
+    if std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1") {
+        let database = Postgres::shared().unwrap().database().unwrap();
+        kill_during_a_bulk_retry(&format!("[store]\nurl = {:?}\n", database.url()));
+    }
+}
+
+fn kill_during_a_bulk_retry(store: &str) {
     const LETTERS: usize = 600;
     let is_well = Arc::new(AtomicBool::new(false));
     let well = is_well.clone();
@@ -106,16 +116,18 @@ fn a_server_that_is_killed_during_a_bulk_retry_goes_on_with_every_letter() {
     let (folder, at) = (Folder::new(), endpoint.address);
     folder.write(
         "mainstay.toml",
-        &format!("[pools.shop]\n[egress]\nallow = [\"127.0.0.0/8\"]\n[functions.send]\nurl = \"http://{at}/send\"\n"),
+        &format!(
+            "{store}[pools.shop]\n[egress]\nallow = [\"127.0.0.0/8\"]\n[functions.send]\nurl = \"http://{at}/send\"\n"
+        ),
     );
     let token = folder.run("token create --name night --role admin").stdout;
     let bearer = format!("Bearer {}", token.trim());
     let ask = |server: &Serving, method: &str, path: &str, body: &str| {
         let (status, answer) = server.send(method, path, &[("Authorization", &bearer)], body);
         assert_eq!(status, 200, "{path}: {answer}");
-        serde_json::from_str::<serde_json::Value>(&answer).unwrap()
+        serde_json::from_str::<Value>(&answer).unwrap()
     };
-    let until = |server: &Serving, is_so: &dyn Fn(&serde_json::Value) -> bool| {
+    let until = |server: &Serving, is_so: &dyn Fn(&Value) -> bool| {
         let began = std::time::Instant::now();
         loop {
             let stats = ask(server, "GET", "/admin/dead-letters/stats", "");
@@ -150,4 +162,62 @@ fn a_server_that_is_killed_during_a_bulk_retry_goes_on_with_every_letter() {
     let operation = ask(&server, "GET", &format!("/admin/dead-letter-operations/{id}"), "");
     assert_eq!((&operation["status"], &operation["failed"]), (&json!("done"), &json!(0)), "{operation}");
     assert_eq!(operation["done"], LETTERS);
+}
+
+#[test]
+fn letters_are_tried_again_by_themselves_as_the_configuration_says() {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let well = is_well.clone();
+    let endpoint = Endpoint::start(move |_| match well.load(Ordering::SeqCst) {
+        true => (204, String::new()),
+        false => (400, r#"{"error":"no such customer"}"#.to_owned()),
+    });
+    let (folder, at) = (Folder::new(), endpoint.address);
+    let toml = format!(
+        "[pools.shop]\n[egress]\nallow = [\"127.0.0.0/8\"]\n[functions.send]\nurl = \"http://{at}/send\"\n\
+         [deadLetters]\nworkRetries = 2\ninitialBackoffMs = 1\nbackoffBase = 1\n"
+    );
+    folder.write("mainstay.toml", &toml);
+    let token = folder.run("token create --name night --role admin").stdout;
+    let bearer = format!("Bearer {}", token.trim());
+    let server = Serving::start(&folder);
+    let call = |method: &str, path: &str, body: Value| {
+        let (status, answer) = server.send(method, path, &[("Authorization", &bearer)], &body.to_string());
+        assert!(status < 300, "{path}: {status} {answer}");
+        serde_json::from_str::<Value>(&answer).unwrap_or_default()
+    };
+    let until = |path: &str, is_so: &dyn Fn(&Value) -> bool| {
+        let began = std::time::Instant::now();
+        loop {
+            let seen = call("GET", path, Value::Null);
+            if is_so(&seen) {
+                return seen;
+            }
+            assert!(began.elapsed().as_secs() < 60, "{path}: {seen}");
+            std::thread::yield_now();
+        }
+    };
+    let run = |pool: &str, function: &str| {
+        let item = json!({"function": function, "args": null});
+        let answer = call("POST", &format!("/v1/pools/{pool}/work"), item);
+        let path = format!("/v1/work/{}", answer["work"][0]["workId"].as_str().unwrap());
+        until(&path, &|item| !item["endedAt"].is_null())["result"].clone()
+    };
+    // The clock begins it by itself, and is kept from that: here it is begun when the test wants it.
+    let job = "mainstay.letters.upkeep";
+    assert_eq!(call("GET", "/v1/crons", Value::Null)["crons"][0]["name"], job);
+    call("POST", &format!("/v1/crons/{job}/pause"), Value::Null);
+    assert_eq!(run("shop", "send")["kind"], "failed");
+    for (status, retries) in [("pending", 1), ("resolved", 2)] {
+        is_well.store(status == "resolved", Ordering::SeqCst);
+        assert_eq!(run("deadLetterPool", job)["returnValue"], json!({"retried": 1, "ignored": 0}));
+        until("/admin/dead-letters", &|listed| {
+            let letter = &listed["letters"][0];
+            (&letter["status"], &letter["retryCount"]) == (&json!(status), &json!(retries))
+        });
+    }
+    let operations = call("GET", "/admin/dead-letter-operations", Value::Null);
+    let asked =
+        operations["operations"].as_array().unwrap().iter().map(|one| one["askedBy"].as_str().unwrap());
+    assert_eq!(asked.collect::<Vec<_>>(), ["upkeep", "upkeep"]);
 }
