@@ -1,7 +1,7 @@
 //! Commands that come at the same time are decided in one transaction.
 //!
 //! A command that comes alone has a transaction to itself, on its caller's task. Where several come, they queue, and are
-//! decided one after another in one transaction, as many as wait when its turn comes: one lock of the log, one statement
+//! decided one after another in one transaction, also those that come while it decides: one lock of the log, one statement
 //! for all events, one for all items of work, one commit. So they are the cheaper the more there are, and none waits for a
 //! timer.
 //!
@@ -16,14 +16,13 @@ use super::dispatch::Shared;
 use super::handlers::Handler;
 use super::outcome::CommandResult;
 use super::record::{self, NewRecord, State};
+use super::seated::Seated;
 use super::span::Appending;
 use crate::{Error, Result};
-use mainstay_core::query::Query;
-use mainstay_events::NewEvent;
-use mainstay_store::{Ending, Epilogue, Tx};
+use mainstay_store::Tx;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tracing::Instrument;
@@ -44,8 +43,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const ALONE_AFTER: u32 = 256;
 /// So few at once are better off alone where one writer commits them together anyway.
 const FEW_EMBEDDED: usize = 4;
-/// How often those who come are waited for, as long as more do: who was answered often comes again at once.
-const MAX_YIELDS: usize = 8;
+/// How long the one writer looks out for those who came the last time: who was answered often comes again at once.
+const LOOKING_OUT: Duration = Duration::from_micros(50);
 
 /// Who waits to be decided in company.
 pub(super) struct Company {
@@ -57,6 +56,8 @@ pub(super) struct Company {
     /// Who holds it decides: two at once would only wait for the log, and overtake each other.
     turn: tokio::sync::Mutex<()>,
     few: usize,
+    /// How many the last transaction decided.
+    usual: AtomicUsize,
     /// Whether several transactions can run at once; where there is one writer, that is the turn.
     is_shared: bool,
 }
@@ -69,12 +70,11 @@ struct Queue {
 }
 
 struct Waiting {
-    member: Member,
+    member: Arc<Member>,
     reply: oneshot::Sender<Answer>,
 }
 
 /// A command in company, with the span that it came in.
-#[derive(Clone)]
 struct Member {
     handler: Handler,
     issued: Arc<Issued>,
@@ -98,10 +98,38 @@ enum Answer {
     Next,
 }
 
-/// Those of one transaction.
-struct Ride {
-    members: Vec<Member>,
-    replies: Mutex<Vec<oneshot::Sender<Answer>>>,
+/// Those of one transaction. It may be run again, and then begins with those who are there already.
+#[derive(Default)]
+struct Ride(Mutex<Boarded>);
+
+#[derive(Default)]
+struct Boarded {
+    members: Vec<Arc<Member>>,
+    replies: Vec<oneshot::Sender<Answer>>,
+    /// What no second one may have: ids of commands, and scopes.
+    seen: HashSet<String>,
+    /// Somebody was left behind, to whom nobody else is preferred.
+    is_full: bool,
+    /// Nobody boards any more, and there may be a next one.
+    has_left: bool,
+}
+
+impl Ride {
+    fn boarded(&self) -> MutexGuard<'_, Boarded> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Boarded {
+    fn is_open(&self) -> bool {
+        !self.is_full && !self.has_left
+    }
+
+    /// Whether one more could be first, too: of two that say the same, or move the same scope on, only one can.
+    fn admits(&mut self, issued: &Issued) -> bool {
+        self.seen.insert(issued.command_id.clone())
+            && issued.scope.as_ref().is_none_or(|scope| self.seen.insert(format!("\0{}", scope.key)))
+    }
 }
 
 impl Company {
@@ -112,6 +140,7 @@ impl Company {
             alone: AtomicU32::new(0),
             turn: tokio::sync::Mutex::default(),
             few: if is_shared { 1 } else { FEW_EMBEDDED },
+            usual: AtomicUsize::new(0),
             is_shared,
         }
     }
@@ -182,7 +211,7 @@ impl Shared {
                 return Ok(None);
             }
             let (handler, issued) = (handler.clone(), issued.clone());
-            let member = Member { handler, issued, written, span: tracing::Span::current() };
+            let member = Arc::new(Member { handler, issued, written, span: tracing::Span::current() });
             queue.waiting.push_back(Waiting { member, reply });
             !std::mem::replace(&mut queue.is_attended, true)
         };
@@ -197,87 +226,97 @@ impl Shared {
         }
     }
 
-    /// One transaction. It takes up who waits when its turn comes, and from then on there may be a next one.
+    /// One transaction. It takes up who waits when its turn comes, and who comes while it decides.
     async fn ride(self: Arc<Self>) {
         let mut watch = Watch { company: self.company(), is_over: false };
         let _turn = self.company().turn().await;
-        self.gather().await;
-        let ride = Arc::new(OnceLock::new());
-        let run = async |tx: Tx, (shared, ride): (Arc<Self>, Arc<OnceLock<Ride>>)| {
-            let ride = ride.get_or_init(|| shared.board());
-            shared.decide_all(&tx, &ride.members).await
-        };
+        let ride = Arc::new(Ride::default());
+        let run = async |tx: Tx, (shared, ride): (Arc<Self>, Arc<Ride>)| shared.decide_all(&tx, &ride).await;
         let store = self.log().store().with_time_limit(LIMIT);
         let done = store.transact_with((self.clone(), ride.clone()), run).await;
-        // A transaction that was refused before its turn takes its passengers along all the same.
-        let ride = ride.get_or_init(|| self.board());
         watch.is_over = true;
+        let Boarded { members, replies, .. } = {
+            let mut boarded = ride.boarded();
+            if boarded.members.is_empty() {
+                // A transaction that was refused before its turn takes its passengers along all the same.
+                self.board(&mut boarded);
+            }
+            self.leave(&mut boarded);
+            std::mem::take(&mut *boarded)
+        };
         let answers = match done {
             Ok(answers) => answers,
-            Err(error) => self.judge(ride.members.len(), error),
+            Err(error) => self.judge(members.len(), error),
         };
-        self.reply(ride, answers);
+        self.reply(members.into_iter().zip(replies), answers);
     }
 
-    /// Waits for those who are about to come.
-    async fn gather(&self) {
-        let mut waiting = 0;
-        for _ in 0..MAX_YIELDS {
-            let count = self.company().queue().waiting.len();
-            if count >= MAX_COMMANDS || count == waiting {
-                break;
+    /// The next one to be decided, if there is time and anybody is there or comes.
+    fn next(self: &Arc<Self>, ride: &Ride, number: usize, began: Instant) -> Option<Arc<Member>> {
+        let company = self.company();
+        let asked = Instant::now();
+        let is_late = number > 0 && asked.duration_since(began) > MAX_DECIDING;
+        let is_waited_for = !company.is_shared && number < company.usual.load(Ordering::Relaxed);
+        loop {
+            let mut boarded = ride.boarded();
+            if boarded.members.len() <= number && boarded.is_open() {
+                self.board(&mut boarded);
             }
-            waiting = count;
-            tokio::task::yield_now().await;
-        }
-    }
-
-    fn board(self: &Arc<Self>) -> Ride {
-        let (mut members, mut replies, mut held_back) = (Vec::new(), Vec::new(), VecDeque::new());
-        let mut queue = self.company().queue();
-        {
-            let taken: Vec<Waiting> = std::mem::take(&mut queue.waiting).into();
-            let mut taken = taken.into_iter();
-            let mut seen = HashSet::with_capacity(taken.len().min(MAX_COMMANDS));
-            while members.len() < MAX_COMMANDS
-                && let Some(Waiting { member, reply }) = taken.next()
-            {
-                let issued = &member.issued;
-                // Two that say the same, or move the same scope on, cannot both be first.
-                let is_alike = !seen.insert(issued.command_id.clone())
-                    || issued.scope.as_ref().is_some_and(|scope| !seen.insert(format!("\0{}", scope.key)));
-                if is_alike {
-                    held_back.push_back(Waiting { member, reply });
-                } else if !reply.is_closed() {
-                    members.push(member);
-                    replies.push(reply);
+            match boarded.members.get(number) {
+                Some(member) if !is_late => return Some(member.clone()),
+                None if is_waited_for && boarded.is_open() && asked.elapsed() < LOOKING_OUT => {}
+                _ => {
+                    self.leave(&mut boarded);
+                    return None;
                 }
             }
-            held_back.extend(taken);
+            drop(boarded);
+            std::thread::yield_now();
         }
-        queue.waiting = held_back;
+    }
+
+    /// Takes up who waits.
+    fn board(&self, boarded: &mut Boarded) {
+        let mut queue = self.company().queue();
+        let mut left_behind = VecDeque::new();
+        while boarded.members.len() < MAX_COMMANDS
+            && let Some(Waiting { member, reply }) = queue.waiting.pop_front()
+        {
+            if !boarded.admits(&member.issued) {
+                left_behind.push_back(Waiting { member, reply });
+            } else if !reply.is_closed() {
+                boarded.members.push(member);
+                boarded.replies.push(reply);
+            }
+        }
+        if !left_behind.is_empty() {
+            boarded.is_full = true;
+            left_behind.append(&mut queue.waiting);
+            queue.waiting = left_behind;
+        }
+    }
+
+    /// Takes nobody up any more; who waits by now is taken up by a next one.
+    fn leave(self: &Arc<Self>, boarded: &mut Boarded) {
+        if std::mem::replace(&mut boarded.has_left, true) {
+            return;
+        }
+        self.company().usual.store(boarded.members.len(), Ordering::Relaxed);
+        let mut queue = self.company().queue();
         queue.is_attended = !queue.waiting.is_empty();
         if queue.is_attended {
             tokio::spawn(self.clone().ride());
         }
-        Ride { members, replies: Mutex::new(replies) }
     }
 
     /// Decides commands one after another; the answers of those that were reached.
-    async fn decide_all(
-        self: &Arc<Self>,
-        tx: &Tx,
-        members: &[Member],
-    ) -> mainstay_store::Result<Vec<Answer>> {
+    async fn decide_all(self: &Arc<Self>, tx: &Tx, ride: &Ride) -> mainstay_store::Result<Vec<Answer>> {
         let began = Instant::now();
         let now_ms = self.now_ms(tx).await?;
         let seated = tx.epilogue(Seated::default);
-        let mut answers = Vec::with_capacity(members.len());
-        let mut ended = Vec::with_capacity(members.len());
-        for Member { handler, issued, written, span } in members {
-            if began.elapsed() > MAX_DECIDING && !answers.is_empty() {
-                break;
-            }
+        let (mut answers, mut ended) = (Vec::new(), Vec::new());
+        while let Some(member) = self.next(ride, answers.len(), began) {
+            let Member { handler, issued, written, span } = &*member;
             let marks = tx.marks();
             let boundary = Arc::default();
             let handling = self.handle_in(tx.clone(), handler, issued.clone(), boundary, now_ms);
@@ -337,13 +376,16 @@ impl Shared {
     }
 
     /// Answers; who was not reached, or waits for another one, is the first to be taken up by the next transaction.
-    fn reply(self: &Arc<Self>, ride: &Ride, answers: Vec<Answer>) {
-        let replies = std::mem::take(&mut *ride.replies.lock().unwrap_or_else(PoisonError::into_inner));
+    fn reply(
+        self: &Arc<Self>,
+        members: impl Iterator<Item = (Arc<Member>, oneshot::Sender<Answer>)>,
+        answers: Vec<Answer>,
+    ) {
         let answers = answers.into_iter().chain(std::iter::repeat_with(|| Answer::Next));
         let mut again = Vec::new();
-        for ((member, reply), answer) in ride.members.iter().zip(replies).zip(answers) {
+        for ((member, reply), answer) in members.zip(answers) {
             match answer {
-                Answer::Next => again.push(Waiting { member: member.clone(), reply }),
+                Answer::Next => again.push(Waiting { member, reply }),
                 // Who went away meanwhile has no use for it.
                 answer => drop(reply.send(answer)),
             }
@@ -356,54 +398,6 @@ impl Shared {
         if !std::mem::replace(&mut queue.is_attended, true) {
             tokio::spawn(self.clone().ride());
         }
-    }
-}
-
-/// The events of those who were decided before in the same transaction, which are in the log only at its end.
-#[derive(Default)]
-pub(super) struct Seated(Mutex<Seats>);
-
-#[derive(Default)]
-struct Seats {
-    events: Vec<(String, Vec<String>)>,
-    /// All their tags: what asks for others need not be held against each event.
-    tags: HashSet<String>,
-}
-
-impl Seated {
-    /// Notes events of a transaction that several commands share.
-    pub(super) fn note(tx: &Tx, events: &[NewEvent]) {
-        let Some(seated) = tx.find_epilogue::<Self>() else { return };
-        let mut seats = seated.seats();
-        for event in events {
-            seats.tags.extend(event.tags.iter().cloned());
-            seats.events.push((event.event_type.clone(), event.tags.clone()));
-        }
-    }
-
-    /// Whether there are events that are not in the log before the end of this transaction.
-    pub(super) fn is_any(tx: &Tx) -> bool {
-        tx.find_epilogue::<Self>().is_some_and(|seated| !seated.seats().events.is_empty())
-    }
-
-    /// Whether a decision that rests on `query` has to wait for the end of this transaction.
-    pub(super) fn concern(tx: &Tx, query: &Query) -> bool {
-        let Some(seated) = tx.find_epilogue::<Self>() else { return false };
-        let seats = seated.seats();
-        query.items().iter().any(|item| {
-            item.tags.iter().all(|tag| seats.tags.contains(tag))
-                && seats.events.iter().any(|(event_type, tags)| item.matches(event_type, tags))
-        })
-    }
-
-    fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Epilogue for Seated {
-    fn conclude(self: Arc<Self>, _: Tx) -> Ending {
-        Box::pin(async { Ok(()) })
     }
 }
 

@@ -5,7 +5,7 @@
 //! end its events. When a command is rejected, what its handler wrote is rolled back: nothing but its row remains of it.
 
 use super::command::{Command, Issued};
-use super::company::{Company, Seated};
+use super::company::Company;
 use super::decider::{Decision, Rejection};
 use super::figures::Figures;
 use super::handlers::{Commands, Handler};
@@ -13,6 +13,7 @@ use super::handling::{Handling, Reading};
 use super::outcome::{CommandResult, Dispatched, Outcome};
 use super::record::{self, CommandStatus, Record, State, topic};
 use super::retry::{self, Overtaken};
+use super::seated::Seated;
 use super::span::{self, Appending};
 use crate::error::{Error, Result};
 use mainstay_core::ids::Ids;

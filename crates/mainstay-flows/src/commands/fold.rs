@@ -1,8 +1,8 @@
 //! The state that a decision rests on, read from the log inside of the transaction that decides.
 
 use super::codec::{decode, encode};
-use super::company::Seated;
 use super::decider::{Decided, Decider, Moment};
+use super::seated::Seated;
 use super::snapshots::Kept;
 use crate::{Error, Result};
 use mainstay_events::{Condition, Log, MAX_PAGE, NewEvent, Query, Selection};

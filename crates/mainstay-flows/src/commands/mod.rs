@@ -33,6 +33,7 @@ pub mod pipeline;
 mod record;
 mod retry;
 mod schema;
+mod seated;
 mod snapshots;
 mod span;
 pub mod testing;

@@ -5,7 +5,7 @@ use super::outcome::{CommandResult, Outcome};
 use mainstay_store::Column::{Int, Text};
 use mainstay_store::{Bulk, Row, Topic, Tx, Value, params};
 use serde::{Deserialize, Serialize};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// How long a command is kept.
 const KEPT_MS: i64 = 7 * 86_400_000;
@@ -114,30 +114,26 @@ static INSERT_ALL: LazyLock<Bulk> = LazyLock::new(|| {
 });
 
 /// A command that was decided, with the texts that its row will have.
-pub(super) struct NewRecord<'a> {
-    issued: &'a Issued,
-    written: &'a str,
+pub(super) struct NewRecord {
+    issued: Arc<Issued>,
+    written: Arc<str>,
     state: State,
     result: String,
 }
 
-impl<'a> NewRecord<'a> {
+impl NewRecord {
     pub(super) fn of(
-        issued: &'a Issued,
-        written: &'a str,
+        issued: &Arc<Issued>,
+        written: &Arc<str>,
         state: State,
         result: &CommandResult,
     ) -> mainstay_store::Result<Self> {
-        Ok(Self { issued, written, state, result: json(result)? })
+        Ok(Self { issued: issued.clone(), written: written.clone(), state, result: json(result)? })
     }
 }
 
 /// Writes commands down that were decided, unless they were known; how many were not.
-pub(super) async fn insert_all(
-    tx: &Tx,
-    ended: Vec<NewRecord<'_>>,
-    now_ms: i64,
-) -> mainstay_store::Result<u64> {
+pub(super) async fn insert_all(tx: &Tx, ended: Vec<NewRecord>, now_ms: i64) -> mainstay_store::Result<u64> {
     let mut values = Vec::with_capacity(ended.len() * 10);
     for NewRecord { issued, written, state, result } in ended {
         values.extend([
@@ -149,7 +145,7 @@ pub(super) async fn insert_all(
             Value::Int(now_ms),
             Value::Int(now_ms),
             Value::Int(now_ms.saturating_add(KEPT_MS)),
-            Value::from(written),
+            Value::from(&*written),
             Value::Text(result),
         ]);
     }
