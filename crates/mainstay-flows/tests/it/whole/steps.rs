@@ -30,8 +30,8 @@ const FAILING: usize = 8;
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// Commands that are sent at once.
-    Send(Vec<Wanted>),
+    /// Commands that are sent at once, some of them twice.
+    Send(Vec<(Wanted, bool)>),
     /// One that was sent is sent again.
     Again(prop::sample::Index),
     Spoil,
@@ -70,7 +70,7 @@ fn wanted() -> impl Strategy<Value = Wanted> {
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let model = || 0..3_usize;
     let step = prop_oneof![
-        8 => prop::collection::vec(wanted(), 1..14).prop_map(Step::Send),
+        8 => prop::collection::vec((wanted(), prop::bool::weighted(0.2)), 1..14).prop_map(Step::Send),
         2 => any::<prop::sample::Index>().prop_map(Step::Again),
         1 => Just(Step::Spoil),
         1 => Just(Step::Mend),
