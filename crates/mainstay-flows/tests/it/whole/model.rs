@@ -127,7 +127,7 @@ impl Model {
             },
         };
         if told == Fate::Unknown {
-            return;
+            return self.unheard(id);
         }
         let is_possible = match (&entry.fate, &told) {
             (Fate::Unknown, Fate::Void) => {
@@ -149,6 +149,14 @@ impl Model {
         };
         assert!(is_possible, "{id} is told {told:?}: {entry:?}");
         entry.fate = told;
+    }
+
+    /// Nobody knows what came of a command that was sent. One that was refused before may have been deferred this time.
+    pub(super) fn unheard(&mut self, id: &str) {
+        let entry = self.commands.get_mut(id).unwrap();
+        if entry.fate == Fate::Void {
+            entry.fate = Fate::Unknown;
+        }
     }
 
     /// The commands that are in this state.

@@ -25,7 +25,7 @@ pub(super) const DEADLY: [&str; 18] = [
     "replay.switched",
     "replay.shown",
 ];
-/// Points at which only something fails: those of projections.
+/// The points from here on, those of projections, may also just fail.
 const FAILING: usize = 8;
 
 #[derive(Debug, Clone)]
@@ -84,7 +84,8 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::LetOut),
         1 => Just(Step::Ignore),
         2 => (prop::sample::select(&DEADLY[FAILING..]), 0..4_u64).prop_map(|(point, skip)| Step::Fail(point, skip)),
-        6 => (prop::sample::select(&DEADLY[..]), 0..5_u64).prop_map(|(point, skip)| Step::Die(point, skip)),
+        5 => (prop::sample::select(&DEADLY[..FAILING]), 0..6_u64).prop_map(|(point, skip)| Step::Die(point, skip)),
+        4 => (prop::sample::select(&DEADLY[FAILING..]), 0..3_u64).prop_map(|(point, skip)| Step::Die(point, skip)),
         1 => Just(Step::Restart),
     ];
     prop::collection::vec(step, 5..30)

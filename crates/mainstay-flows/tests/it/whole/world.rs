@@ -160,6 +160,7 @@ impl World {
             self.tally.commands += 1;
             if is_unheard {
                 self.tally.unheard += 1;
+                self.model.unheard(&id);
                 continue;
             }
             self.model.answered(&id, &answer);
