@@ -118,11 +118,13 @@ impl Dispatcher {
             None => match shared.decide(issued).await {
                 Ok(outcome) => dispatched(issued, outcome),
                 // Somebody else dispatched it at the same time, or nobody heard of the commit.
-                Err(error) if error.may_be_decided() => match shared.find(&issued.command_id).await {
-                    Ok(Some(record)) => shared.known(issued, record).await?,
-                    // Who cannot look knows no more than before.
-                    Ok(None) | Err(_) => return Err(error),
-                },
+                Err(error) if error.may_be_decided() || !is_new && may_be_its_own(&error) => {
+                    match shared.find(&issued.command_id).await {
+                        Ok(Some(record)) => shared.known(issued, record).await?,
+                        // Who cannot look knows no more than before.
+                        Ok(None) | Err(_) => return Err(error),
+                    }
+                }
                 Err(error) => return Err(error),
             },
         };
@@ -411,6 +413,11 @@ impl Shared {
     fn pass(&self, point: &'static str) -> mainstay_store::Result<()> {
         Ok(self.log.store().failpoints().hit(point)?)
     }
+}
+
+/// Whether a command may have met nothing but itself, dispatched at the same time: what moved its scope, or took its key.
+fn may_be_its_own(error: &Error) -> bool {
+    matches!(error, Error::Handler { .. }) || overtaken_at(error).is_some()
 }
 
 /// Where something is now that a decision rested on, if that is what is wrong.

@@ -217,3 +217,29 @@ fn handlers_in_company_that_read_the_log_find_the_events_of_those_before_them() 
         assert_eq!(found, (0..48).collect());
     });
 }
+
+#[test]
+fn a_command_that_comes_several_times_at_once_meets_nothing_but_its_own_answer() {
+    for_each_store(async |place| {
+        let insert = async |handling: Handling, id: u32| {
+            let sql = "INSERT INTO slots (id) VALUES ($1)";
+            handling.tx().execute(sql, params![id]).await?;
+            Ok(Decision::success(id, [NewEvent::new("SlotTaken", &id)?.tenant("t1")]))
+        };
+        let house = House::open_with(&place, Commands::new().on("TakeSlot", insert), Diary::default()).await;
+        let create = "CREATE TABLE slots (id BIGINT PRIMARY KEY)";
+        house.store.transact(async move |tx| tx.execute(create, &[]).await).await.unwrap();
+        // The scope is moved, and the key taken, by the one that is first.
+        for id in 0..20_u32 {
+            let command = Command::new("TakeSlot", &id).unwrap().id(format!("cmd-{id}"));
+            let scoped = command.clone().within("tenant:t1:slots:all", u64::from(id / 2));
+            let command = if id % 2 == 0 { scoped } else { command };
+            let answers = at_once(&house.dispatcher, vec![command; 8]).await;
+            let answers = answers.into_iter().map(|answer| answer.unwrap());
+            let answers: Vec<_> = answers.map(|one| (one.outcome.status(), one.is_duplicate)).collect();
+            assert_eq!(answers.iter().filter(|one| **one == ("success", false)).count(), 1, "{answers:?}");
+            assert_eq!(answers.iter().filter(|one| **one == ("success", true)).count(), 7, "{answers:?}");
+        }
+        assert_eq!(house.log.head().await.unwrap(), 20);
+    });
+}

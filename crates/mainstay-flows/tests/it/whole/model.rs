@@ -38,6 +38,8 @@ pub(super) struct Entry {
     pub(super) wanted: Wanted,
     pub(super) command: Command,
     pub(super) fate: Fate,
+    /// How often somebody was told that it was decided just now.
+    decided: u32,
 }
 
 #[derive(Default)]
@@ -104,7 +106,7 @@ impl Model {
                 ConflictRetry { initial_backoff_ms: 1, max_backoff_ms: 4, ..ConflictRetry::default() };
             command = command.retrying(retry.on_complete("told", "context").unwrap());
         }
-        self.commands.insert(id.clone(), Entry { wanted, command, fate: Fate::Unknown });
+        self.commands.insert(id.clone(), Entry { wanted, command, fate: Fate::Unknown, decided: 0 });
         id
     }
 
@@ -113,8 +115,8 @@ impl Model {
         let entry = self.commands.get_mut(id).unwrap();
         let told = match answer {
             Ok(dispatched) => {
-                let is_known = matches!(entry.fate, Fate::Deferred | Fate::Ended(..));
-                assert!(dispatched.is_duplicate || !is_known, "{id} is decided twice: {entry:?}");
+                entry.decided += u32::from(!dispatched.is_duplicate);
+                assert!(entry.decided < 2, "{id} is decided twice: {entry:?}");
                 fate(&dispatched.outcome)
             }
             Err(error) => match error.code() {
@@ -125,15 +127,20 @@ impl Model {
             },
         };
         if told == Fate::Unknown {
-            return;
+            return self.unheard(id);
         }
         let is_possible = match (&entry.fate, &told) {
             (Fate::Unknown, Fate::Void) => {
                 ["Break", "Panic"].contains(&entry.wanted.name)
                     || entry.wanted.lag.is_some() && !entry.wanted.is_retried
             }
-            // What it was to be decided at has gone by since.
+            // What it was to be decided at has gone by since, or before its twin came to it.
             (Fate::Void, Fate::Deferred) => entry.wanted.is_retried && entry.wanted.lag.is_some(),
+            (Fate::Deferred | Fate::Ended(..), Fate::Void)
+                if ["Break", "Panic"].contains(&entry.wanted.name) =>
+            {
+                return;
+            }
             (Fate::Unknown | Fate::Deferred, Fate::Deferred) => entry.wanted.is_retried,
             (Fate::Unknown | Fate::Deferred, Fate::Ended(status, code)) => {
                 entry.may_end(status, code.as_deref())
@@ -142,6 +149,14 @@ impl Model {
         };
         assert!(is_possible, "{id} is told {told:?}: {entry:?}");
         entry.fate = told;
+    }
+
+    /// Nobody knows what came of a command that was sent. One that was refused before may have been deferred this time.
+    pub(super) fn unheard(&mut self, id: &str) {
+        let entry = self.commands.get_mut(id).unwrap();
+        if entry.fate == Fate::Void {
+            entry.fate = Fate::Unknown;
+        }
     }
 
     /// The commands that are in this state.

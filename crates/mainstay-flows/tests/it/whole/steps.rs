@@ -25,13 +25,13 @@ pub(super) const DEADLY: [&str; 18] = [
     "replay.switched",
     "replay.shown",
 ];
-/// Points at which only something fails: those of projections.
+/// The points from here on, those of projections, may also just fail.
 const FAILING: usize = 8;
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// Commands that are sent at once.
-    Send(Vec<Wanted>),
+    /// Commands that are sent at once, some of them twice.
+    Send(Vec<(Wanted, bool)>),
     /// One that was sent is sent again.
     Again(prop::sample::Index),
     Spoil,
@@ -70,7 +70,7 @@ fn wanted() -> impl Strategy<Value = Wanted> {
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let model = || 0..3_usize;
     let step = prop_oneof![
-        8 => prop::collection::vec(wanted(), 1..14).prop_map(Step::Send),
+        8 => prop::collection::vec((wanted(), prop::bool::weighted(0.2)), 1..14).prop_map(Step::Send),
         2 => any::<prop::sample::Index>().prop_map(Step::Again),
         1 => Just(Step::Spoil),
         1 => Just(Step::Mend),
@@ -84,7 +84,8 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::LetOut),
         1 => Just(Step::Ignore),
         2 => (prop::sample::select(&DEADLY[FAILING..]), 0..4_u64).prop_map(|(point, skip)| Step::Fail(point, skip)),
-        6 => (prop::sample::select(&DEADLY[..]), 0..5_u64).prop_map(|(point, skip)| Step::Die(point, skip)),
+        5 => (prop::sample::select(&DEADLY[..FAILING]), 0..6_u64).prop_map(|(point, skip)| Step::Die(point, skip)),
+        4 => (prop::sample::select(&DEADLY[FAILING..]), 0..3_u64).prop_map(|(point, skip)| Step::Die(point, skip)),
         1 => Just(Step::Restart),
     ];
     prop::collection::vec(step, 5..30)

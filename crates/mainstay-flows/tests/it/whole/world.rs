@@ -70,7 +70,12 @@ impl World {
                 let current = self.house().bench.log.scope_version(&SCOPE.parse().unwrap()).await;
                 // Reads go on in a house that has died a moment ago.
                 let current = current.unwrap();
-                let ids = wanted.iter().map(|wanted| self.model.add(wanted.clone(), current)).collect();
+                let mut ids = Vec::new();
+                for (wanted, is_sent_twice) in wanted {
+                    let id = self.model.add(wanted.clone(), current);
+                    ids.extend(is_sent_twice.then(|| id.clone()));
+                    ids.push(id);
+                }
                 self.send(ids).await;
             }
             Step::Again(index) => {
@@ -155,6 +160,7 @@ impl World {
             self.tally.commands += 1;
             if is_unheard {
                 self.tally.unheard += 1;
+                self.model.unheard(&id);
                 continue;
             }
             self.model.answered(&id, &answer);
