@@ -1,7 +1,7 @@
 //! What belongs together: a correlation from its command through events to read models (items 225 to 227).
 
 use crate::Result;
-use crate::commands::{CommandStatus, Dispatcher};
+use crate::commands::Dispatcher;
 use crate::projections::failures::LetterFilter;
 use crate::projections::{Projections, Update};
 use mainstay_events::{Event, Log, MAX_PAGE, Selection};
@@ -80,18 +80,6 @@ pub struct FlowLetter {
     pub failed_at: i64,
 }
 
-impl From<&CommandStatus> for FlowCommand {
-    fn from(command: &CommandStatus) -> Self {
-        Self {
-            command_id: command.command_id.clone(),
-            command_type: command.command_type.clone(),
-            status: command.state.as_str(),
-            created_at: command.created_at,
-            completed_at: command.executed_at,
-        }
-    }
-}
-
 impl From<&Event> for FlowEvent {
     fn from(event: &Event) -> Self {
         Self {
@@ -112,8 +100,7 @@ pub async fn event_flow(
     projections: &Projections,
     correlation_id: &str,
 ) -> Result<EventFlow> {
-    let commands: Vec<FlowCommand> =
-        commands.correlated(correlation_id).await?.iter().map(Into::into).collect();
+    let commands = commands.flow_of(correlation_id).await?;
     let page = log.read(&Selection::all().correlated(correlation_id), MAX_PAGE).await?;
     let dead_letters = letters(projections, correlation_id).await?;
     let mut projection_updates = projections.updates(&page.events).await?;

@@ -16,6 +16,7 @@ use super::retry::{self, Overtaken};
 use super::seated::Seated;
 use super::span::{self, Appending};
 use crate::error::{Error, Result};
+use crate::flow::FlowCommand;
 use mainstay_core::ids::Ids;
 use mainstay_events::{Append, AppendedEvent, Log};
 use mainstay_store::Tx;
@@ -161,6 +162,20 @@ impl Dispatcher {
             statuses.push(self.0.status(record).await?);
         }
         Ok(statuses)
+    }
+
+    /// The same without what came of them, and so without looking for their events.
+    pub(crate) async fn flow_of(&self, correlation_id: &str) -> Result<Vec<FlowCommand>> {
+        let read = async |tx: Tx, id: String| record::correlated(&tx, &id, MAX_CORRELATED).await;
+        let records = self.0.log.store().read_with(correlation_id.to_owned(), read).await?;
+        let command = |record: Record| FlowCommand {
+            command_id: record.issued.command_id,
+            command_type: record.issued.command_type,
+            status: record.state.as_str(),
+            created_at: record.created_at,
+            completed_at: record.executed_at,
+        };
+        Ok(records.into_iter().map(command).collect())
     }
 
     /// What this node measures about its commands.

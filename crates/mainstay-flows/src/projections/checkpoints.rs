@@ -22,7 +22,7 @@ pub struct Checkpoint {
     pub last_global_position: u64,
     /// The last event that was applied.
     pub last_event_id: Option<String>,
-    /// When it was last set.
+    /// When it last moved.
     pub updated_at: i64,
 }
 
@@ -48,8 +48,8 @@ const INSERT: &str = "INSERT INTO mainstay_projection_lanes (projection, lane, l
      events_processed, events_failed, updated_at) VALUES ($1, $2, $3, $4, $5, 0, 0, 0, mainstay_now())";
 const DELETE: &str = "DELETE FROM mainstay_projection_lanes WHERE projection = $1";
 const SET: &str = "UPDATE mainstay_projection_lanes SET position = $3, event_id = coalesce($4, event_id), \
-     events_processed = events_processed + $5, events_failed = events_failed + $6, updated_at = mainstay_now() \
-     WHERE projection = $1 AND lane = $2";
+     events_processed = events_processed + $5, events_failed = events_failed + $6, \
+     updated_at = CASE WHEN position = $3 THEN updated_at ELSE mainstay_now() END WHERE projection = $1 AND lane = $2";
 const SET_ALL: &str = "UPDATE mainstay_projection_lanes SET position = $2, event_id = $3, \
      events_processed = events_processed + CASE WHEN lane = 0 THEN CAST($4 AS BIGINT) ELSE 0 END, \
      events_failed = events_failed + CASE WHEN lane = 0 THEN CAST($5 AS BIGINT) ELSE 0 END, \
@@ -76,7 +76,7 @@ pub(crate) async fn create(
 ) -> mainstay_store::Result<()> {
     tx.execute(DELETE, params![&projection.name]).await?;
     // What is known of lanes is of no use for others.
-    marks::back(tx, &projection.name, None, 0).await?;
+    marks::forget(tx, &projection.name).await?;
     for number in 0..projection.lanes {
         let params = params![&projection.name, number, projection.lanes, position as i64, generation];
         tx.execute(INSERT, params).await?;
@@ -171,11 +171,7 @@ impl Projections {
                 let reason = format!("projection {:?} has no lane {partition}", projection.name);
                 return Err(Error::invalid("partition", reason).into());
             };
-            if position > lane.position {
-                marks::skip(&tx, &projection.name, partition, position).await?;
-            } else {
-                marks::back(&tx, &projection.name, Some(partition), position).await?;
-            }
+            marks::put(&tx, &projection.name, (partition, lane.position), position).await?;
             set(&tx, &projection.name, partition, position, None, (0, 0)).await?;
             status::changed(&tx, &projection.name).await?;
             tx.wake(&changes_topic())

@@ -29,9 +29,11 @@ const FORGET_OLD: &str = "DELETE FROM mainstay_projection_marks WHERE projection
 const SKIP: &str = "INSERT INTO mainstay_projection_marks (projection, lane, position, reached_at, skipped_after) \
      SELECT projection, lane, CAST($3 AS BIGINT), mainstay_now(), position FROM mainstay_projection_lanes \
      WHERE projection = $1 AND lane = $2";
-const CUT: &str = "UPDATE mainstay_projection_marks SET position = $2 \
-     WHERE projection = $1 AND position > $2 AND skipped_after < $2 AND (CAST($3 AS BIGINT) < 0 OR lane = $3)";
-const BACK: &str = "DELETE FROM mainstay_projection_marks WHERE projection = $1 AND position > $2 AND (CAST($3 AS BIGINT) < 0 OR lane = $3)";
+const CUT: &str = "UPDATE mainstay_projection_marks SET position = $3 \
+     WHERE projection = $1 AND lane = $2 AND position > $3 AND skipped_after < $3";
+const BACK: &str =
+    "DELETE FROM mainstay_projection_marks WHERE projection = $1 AND lane = $2 AND position > $3";
+const FORGET: &str = "DELETE FROM mainstay_projection_marks WHERE projection = $1";
 const FORGET_SKIPPED: &str =
     "DELETE FROM mainstay_projection_marks WHERE projection = $1 AND skipped_after IS NOT NULL";
 static FIND: LazyLock<Bulk> = LazyLock::new(|| {
@@ -49,17 +51,21 @@ pub(super) async fn mark(tx: &Tx, projection: &str, lane: u32) -> Result<()> {
     tx.execute(FORGET_OLD, params![projection, lane, KEPT_MS, FORGOTTEN_AT_ONCE]).await.map(drop)
 }
 
-/// Notes that a lane, which is held, is put forward to `position`: what lies between is left out.
-pub(super) async fn skip(tx: &Tx, projection: &str, lane: u32, position: u64) -> Result<()> {
-    mark(tx, projection, lane).await?;
-    tx.execute(SKIP, params![projection, lane, position as i64]).await.map(drop)
+/// Notes that a lane, which is held, is put from where it is to another place: what lies between is left out, or what is
+/// known of it is forgotten, since it is applied anew.
+pub(super) async fn put(tx: &Tx, projection: &str, (lane, from): (u32, u64), to: u64) -> Result<()> {
+    let params = params![projection, lane, to as i64];
+    if to > from {
+        mark(tx, projection, lane).await?;
+        return tx.execute(SKIP, params).await.map(drop);
+    }
+    tx.execute(CUT, params).await?;
+    tx.execute(BACK, params).await.map(drop)
 }
 
-/// Forgets what is known of what comes after `position`, in one lane or all of them: it is applied anew.
-pub(super) async fn back(tx: &Tx, projection: &str, lane: Option<u32>, position: u64) -> Result<()> {
-    let lane = lane.map_or(-1, i64::from);
-    tx.execute(CUT, params![projection, position as i64, lane]).await?;
-    tx.execute(BACK, params![projection, position as i64, lane]).await.map(drop)
+/// Forgets all marks of a projection.
+pub(super) async fn forget(tx: &Tx, projection: &str) -> Result<()> {
+    tx.execute(FORGET, params![projection]).await.map(drop)
 }
 
 /// Forgets what was left out of a read model in whose place another one comes.

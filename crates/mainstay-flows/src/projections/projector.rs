@@ -158,6 +158,9 @@ impl Projector {
     /// Leaves of a chunk what is this lane's. An event without a key comes alone, with why it has none.
     fn keep_own(&self, chunk: &mut Chunk) -> Option<Failure> {
         let (by, lanes) = (&self.projection.by, self.projection.lanes);
+        if lanes <= 1 {
+            return None;
+        }
         let mut refused = None;
         let mut own = Vec::with_capacity(chunk.events.len());
         for event in std::mem::take(&mut chunk.events) {

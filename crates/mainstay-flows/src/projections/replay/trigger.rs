@@ -158,11 +158,13 @@ async fn begin_in_place(
     found: &status::Found,
     from: u64,
 ) -> mainstay_store::Result<()> {
-    checkpoints::hold_all(tx, &projection.name).await?;
+    let lanes = checkpoints::hold_all(tx, &projection.name).await?;
     if !matches!(found.status, crate::projections::Lifecycle::Rebuilding) {
         status::go(tx, &projection.name, found, Move::StartRebuild, None).await?;
     }
-    marks::back(tx, &projection.name, None, from).await?;
+    for (number, lane) in (0..).zip(&lanes) {
+        marks::put(tx, &projection.name, (number, lane.position), from).await?;
+    }
     checkpoints::set_all(tx, &projection.name, from, None, (0, 0)).await?;
     checkpoints::set_state(tx, &projection.name, LaneState::Held).await?;
     failures::begin_anew(tx, &projection.name, from).await?;

@@ -77,6 +77,15 @@ fn what_an_operator_passes_over_is_in_no_read_model() {
         .await;
         assert_eq!(positions(&bench).await, [1, 2, 3, 4, 5, 6]);
         assert_eq!(bench.noted("a").await, [1, 2, 3, 4, 5, 6]);
+        // A replay from further on leaves out what lies before it.
+        bench.append("Noted", &["x"; 4]).await;
+        let begun = bench.projections.trigger_rebuild(Rebuild::of("a").from(8)).await.unwrap();
+        until("that is done, too", async || {
+            bench.projections.rebuild_status(&begun.replay_id).await.unwrap().status
+                == ReplayStatus::Completed
+        })
+        .await;
+        assert_eq!(positions(&bench).await, [1, 2, 3, 4, 5, 6, 9, 10]);
         engine.stop(PATIENCE).await.unwrap();
     });
 }

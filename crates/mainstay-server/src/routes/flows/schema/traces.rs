@@ -52,7 +52,7 @@ struct ProjectionUpdate {
     event_id: String,
     /// Where the event's lane is now.
     last_global_position: u64,
-    /// When that was last set.
+    /// When the event was there at the latest; within five seconds for the last week.
     updated_at: i64,
 }
 
