@@ -22,6 +22,7 @@ pub(super) struct New<'a> {
 }
 
 /// A row as deliveries and operators need it.
+#[derive(Clone)]
 pub(super) struct Found {
     pub(super) id: String,
     pub(super) event_id: String,
