@@ -61,8 +61,8 @@ pub(super) fn functions(functions: Functions, targets: &[Target], slot: &Slot) -
                 async move {
                     let shared = opened(&slot)?;
                     let found = record::find(&tx, &which.publication_id).await?;
-                    let found =
-                        found.ok_or_else(|| mainstay_store::Error::application(gone(&which.publication_id)))?;
+                    let found = found
+                        .ok_or_else(|| mainstay_store::Error::application(gone(&which.publication_id)))?;
                     match delivery(&shared, &call, found) {
                         Some(delivery) => handler(tx, delivery).await,
                         None => Ok(()),

@@ -60,7 +60,9 @@ async fn answer(store: &Store, mut askers: HashMap<String, Vec<oneshot::Sender<A
                 for reply in replies {
                     drop(reply.send(Ok(Some(found.clone()))));
                 }
-                drop(last.map(|reply| reply.send(Ok(Some(found)))));
+                if let Some(reply) = last {
+                    drop(reply.send(Ok(Some(found))));
+                }
             }
             for reply in askers.into_values().flatten() {
                 drop(reply.send(Ok(None)));
