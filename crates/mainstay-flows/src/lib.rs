@@ -13,6 +13,7 @@
 //! - A read model and its checkpoint are one transaction.
 //! - An event that was published is delivered to each of its targets, or is a dead letter.
 
+mod attempts;
 pub mod commands;
 pub mod dead_letters;
 pub mod delivery;

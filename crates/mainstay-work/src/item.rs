@@ -330,6 +330,12 @@ impl Item {
         }
     }
 
+    /// Whether somebody else keeps the letter that it becomes, with all that has failed. One that tries a letter of work
+    /// again does not: the letter before it is here.
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.is_unlisted && self.retry_of.is_none()
+    }
+
     /// Notes a failure.
     pub(crate) fn note(&mut self, at_ms: i64, failure: &Failure) {
         if self.errors.len() >= MAX_ERRORS {
@@ -433,4 +439,8 @@ pub struct OnComplete<C = Box<RawValue>> {
     /// How many executions of it count.
     #[serde(default)]
     pub attempts: u32,
+    /// The failures of its executions, the newest last; only of an [unlisted](NewWork::unlisted) item that has not
+    /// succeeded, whose failures are kept by whoever is told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<Attempted>,
 }

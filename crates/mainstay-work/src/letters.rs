@@ -139,10 +139,9 @@ static IGNORE: LazyLock<Bulk> = LazyLock::new(|| {
 pub(crate) static RETURN: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::among("UPDATE mainstay_letters SET status = 0 WHERE status + 0 = 1 AND id IN ({values})", Blob)
 });
-static DELETE: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::among("DELETE FROM mainstay_letters WHERE id IN ({values})", Blob));
-const COUNT: &str =
-    "SELECT count(*) FROM (SELECT number FROM mainstay_letters WHERE status = 0 LIMIT $1) AS some_of_them";
+static REMOVE: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::among("DELETE FROM mainstay_letters WHERE id IN ({values}) RETURNING letter", Blob)
+});
 const PURGE: &str = "DELETE FROM mainstay_letters WHERE number IN (SELECT number FROM mainstay_letters \
      WHERE failed_at < $1 ORDER BY number LIMIT 1000) RETURNING id";
 /// Letters that are tried again by the hundred wait behind what is enqueued meanwhile.
@@ -151,7 +150,7 @@ const BULK_PRIORITY: i16 = 100;
 const MAX_HISTORY: usize = 20;
 
 /// The kind of letter that an item becomes, unless it is `work`. One that tries it again becomes the same.
-fn own_kind(item: &Item) -> Option<&str> {
+pub(crate) fn own_kind(item: &Item) -> Option<&str> {
     item.letter_kind.as_deref().or(item.completes.as_deref().map(|_| "onComplete"))
 }
 
@@ -218,10 +217,15 @@ impl Work {
         Ok(self.store().read_with((self.clone(), filter, limit), read).await?)
     }
 
-    /// How many letters nobody has dealt with, counted up to `most`.
+    /// How many letters of all kinds nobody has dealt with, counted up to `most`.
     pub async fn count_letters(&self, most: u32) -> Result<u64> {
-        let count =
-            async |tx: Tx, most: u32| tx.query_one(COUNT, params![i64::from(most)]).await?.get::<u64>(0);
+        let count = async |tx: Tx, most: u32| inbox::count_pending(&tx, most).await;
+        Ok(self.store().read_with(most, count).await?)
+    }
+
+    /// The same by kind, each counted up to `most`. Kinds of which there are none are left out.
+    pub async fn count_letters_by_kind(&self, most: u32) -> Result<Vec<(String, u64)>> {
+        let count = async |tx: Tx, most: u32| inbox::count_pending_by_kind(&tx, most).await;
         Ok(self.store().read_with(most, count).await?)
     }
 
@@ -351,26 +355,42 @@ impl Work {
         Ok(ids)
     }
 
-    /// Removes letters in a transaction, whatever was done about them, except what is tried again.
+    /// Removes letters in a transaction, whatever was done about them, with those of the items that they try again.
     pub async fn remove_letters_in(&self, tx: &Tx, work_ids: &[String]) -> mainstay_store::Result<()> {
-        let ids = known_ids(work_ids);
-        DELETE
-            .execute(tx, &ids.iter().map(|id| Value::Blob(id.into_bytes().to_vec())).collect::<Vec<_>>())
-            .await?;
+        let mut next = known_ids(work_ids);
+        while !next.is_empty() {
+            let values: Vec<Value> = next.iter().map(|id| Value::Blob(id.into_bytes().to_vec())).collect();
+            let removed = REMOVE.query(tx, &values).await?;
+            next = removed.iter().filter_map(|row| earlier(row.get(0).ok()?)).collect();
+        }
         inbox::write::removed(tx, work_ids).await
+    }
+
+    /// Takes letters of unlisted items over, in a transaction: they are removed with those of the items that they try again,
+    /// and whoever keeps the letter otherwise is given what has failed, the oldest first.
+    pub async fn take_letters_in(
+        &self,
+        tx: &Tx,
+        work_ids: &[String],
+    ) -> mainstay_store::Result<HashMap<String, Vec<(String, Attempted)>>> {
+        let mut taken = HashMap::new();
+        for row in hold(tx, &known_ids(work_ids)).await? {
+            let id = text(uuid(row.get(1)?));
+            let history = history(self, tx, &id).await?;
+            let attempts = history.into_iter().rev().flat_map(|letter| {
+                letter.errors.into_iter().map(move |attempted| (letter.work_id.clone(), attempted))
+            });
+            taken.insert(id, attempts.collect());
+        }
+        if !taken.is_empty() {
+            self.remove_letters_in(tx, &taken.keys().cloned().collect::<Vec<_>>()).await?;
+        }
+        Ok(taken)
     }
 
     /// A letter, and those of the items that it tries again, the newest first; at most twenty.
     pub async fn letter_history(&self, work_id: &str) -> Result<Vec<Letter>> {
-        let read = async |tx: Tx, (work, id): (Self, String)| {
-            let (mut history, mut next) = (Vec::new(), parse(&id));
-            while let Some(id) = next.filter(|_| history.len() < MAX_HISTORY) {
-                let Some(row) = find(&tx, id).await? else { break };
-                next = written(&row)?.item.retry_of.as_deref().and_then(parse);
-                history.push(letter(&work, &tx, &row).await?);
-            }
-            Ok(history)
-        };
+        let read = async |tx: Tx, (work, id): (Self, String)| history(&work, &tx, &id).await;
         Ok(self.store().read_with((self.clone(), work_id.to_owned()), read).await?)
     }
 
@@ -401,6 +421,22 @@ fn letter_id(work_id: &str) -> Result<Uuid> {
 async fn find(tx: &Tx, id: Uuid) -> mainstay_store::Result<Option<Row>> {
     let sql = format!("SELECT {COLUMNS} FROM mainstay_letters WHERE id = $1");
     tx.query_optional(&sql, params![&id.as_bytes()[..]]).await
+}
+
+async fn history(work: &Work, tx: &Tx, work_id: &str) -> mainstay_store::Result<Vec<Letter>> {
+    let (mut history, mut next) = (Vec::new(), parse(work_id));
+    while let Some(id) = next.filter(|_| history.len() < MAX_HISTORY) {
+        let Some(row) = find(tx, id).await? else { break };
+        next = written(&row)?.item.retry_of.as_deref().and_then(parse);
+        history.push(letter(work, tx, &row).await?);
+    }
+    Ok(history)
+}
+
+/// The item that one tries again whose letter this is. One that cannot be read tries nothing again.
+fn earlier(letter: &str) -> Option<Uuid> {
+    let written: Written = serde_json::from_str(letter).ok()?;
+    written.item.retry_of.as_deref().and_then(parse)
 }
 
 /// The ids among texts that may be ours.

@@ -4,7 +4,7 @@ use mainstay_store::migrations::{Component, Script, Step};
 
 /// What work needs; give it to [`Options::component`](mainstay_store::Options::component).
 pub static COMPONENT: Component =
-    Component { name: "work", steps: &[CREATE_WORK, CREATE_DEAD_LETTERS, LINK_LETTERS] };
+    Component { name: "work", steps: &[CREATE_WORK, CREATE_DEAD_LETTERS, LINK_LETTERS, FIND_DUE_LETTERS] };
 
 /// What waits in `mainstay_work` is in one of these states.
 pub(crate) mod waiting {
@@ -175,6 +175,16 @@ const LINK_LETTERS: Step = Step {
         sqlite: &["ALTER TABLE mainstay_letters ADD COLUMN retried_as BLOB"],
         postgres: &["ALTER TABLE mainstay_letters ADD COLUMN retried_as BYTEA"],
     },
+    needs: 0,
+};
+
+/// Whoever tries letters again by itself looks for those that it has tried so often, and passes over those that it has given up.
+const FIND_DUE_LETTERS: Step = Step {
+    name: "find_due_letters",
+    script: Script::Both(&[
+        "CREATE INDEX mainstay_dead_letters_due ON mainstay_dead_letters (kind, retries, number) \
+         WHERE status = 0",
+    ]),
     needs: 0,
 };
 

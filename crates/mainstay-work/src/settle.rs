@@ -307,6 +307,7 @@ async fn settle_one(
         writes.keys.insert((settlement.pool, key.clone()), 1);
     }
     note_letter(settlement.pool, id, &item, &result, now_ms, writes)?;
+    tell_operators(tx, id, &item, &result)?;
     let record = match &ending.record {
         Some(prepared) => prepared.clone(),
         None => record(&item, &result)?,
@@ -334,6 +335,8 @@ fn note_letter(
     writes: &mut Writes,
 ) -> Result<()> {
     match (result, item.letter) {
+        // Its end is told to whoever keeps the letter.
+        (WorkResult::Failed { .. }, _) if item.has_keeper() => {}
         (WorkResult::Failed { error }, number) => {
             writes.letters.extend(letters::row(id, pool, item, error, now_ms)?);
             if !item.is_unlisted {
@@ -351,14 +354,38 @@ fn note_letter(
             }
         }
         (WorkResult::Success { .. }, Some(number)) => writes.inbox.resolved(number),
-        (WorkResult::Canceled, Some(number)) => {
-            writes.inbox.returned(number);
+        (WorkResult::Canceled, number) => {
+            if let Some(number) = number {
+                writes.inbox.returned(number);
+            }
             let of = item.retry_of.as_deref().and_then(crate::enqueue::parse);
             writes.returned.extend(of.map(|id| Value::Blob(id.into_bytes().to_vec())));
         }
         _ => {}
     }
     Ok(())
+}
+
+/// Says that what somebody relies on without waiting for it was given up: the telling of an end, an append. Work itself is
+/// asked about by whoever enqueued it.
+fn tell_operators(tx: &Tx, id: Uuid, item: &Item, result: &WorkResult) -> Result<()> {
+    let (WorkResult::Failed { error }, false) = (result, item.has_keeper()) else { return Ok(()) };
+    let Some(kind) = letters::own_kind(item) else { return Ok(()) };
+    let (kind, function, error) = (kind.to_owned(), item.function.clone(), error.clone());
+    let (completes, correlation, attempts) =
+        (item.completes.clone(), item.correlation.clone(), item.attempts);
+    tx.after_commit(Arc::new(move || {
+        tracing::warn!(
+            kind,
+            function,
+            work = text(id),
+            completes,
+            correlation,
+            attempts,
+            error,
+            "given up; it is a dead letter with all that is needed to try it again"
+        );
+    }))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the columns of a row")]
@@ -456,7 +483,13 @@ async fn tell(
     let Some(function) = &item.on_complete else { return Ok(()) };
     let work_id = text(ending.taken.id);
     let attempts = counted(item, &result);
-    let args = OnComplete { work_id: work_id.clone(), context: item.context.clone(), result, attempts };
+    let errors = match &result {
+        WorkResult::Success { .. } => Vec::new(),
+        _ if item.has_keeper() => item.errors.clone(),
+        _ => Vec::new(),
+    };
+    let args =
+        OnComplete { work_id: work_id.clone(), context: item.context.clone(), result, attempts, errors };
     let args = raw("onComplete", &args).map_err(mainstay_store::Error::from)?;
     let depth = item.depth + 1;
     if let Some(Body::Mutation(mutation)) = ground.functions.get(function).map(|one| &one.body)

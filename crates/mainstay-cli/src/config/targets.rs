@@ -78,7 +78,7 @@ pub struct Target {
     /// The circuit that stands before it.
     pub circuit: Option<String>,
     endpoint: Endpoint,
-    retry: Retry,
+    pub(super) retry: Retry,
     is_ordered: bool,
     at_once: Option<u32>,
 }

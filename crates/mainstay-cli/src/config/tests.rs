@@ -372,3 +372,17 @@ fn tables_become_limits_and_circuits() {
           Write `period = …`. How long a period is: `500ms`, `1s`, `5m`, `1h`, `30d`.
         "#);
 }
+
+#[test]
+fn b_164_a_target_that_says_nothing_is_tried_again_five_times_from_100_ms_on() {
+    let retry = |text: &str| {
+        let config =
+            load(&format!("[targets.inventory]\nurl = \"http://127.0.0.1:9001/\"\n{text}"), &[]).unwrap();
+        let retry = config.targets()[0].retry;
+        (retry.max_retries, retry.initial_backoff_ms, retry.base)
+    };
+    assert_eq!(retry(""), (5, 100, 2.0));
+    assert_eq!(retry("retry = {}"), (5, 100, 2.0));
+    assert_eq!(retry("retry = { maxRetries = 1 }"), (1, 100, 2.0));
+    assert_eq!(retry("retry = { initialBackoffMs = 7, base = 1.5 }"), (5, 7, 1.5));
+}

@@ -1,10 +1,10 @@
 //! Lists, counts and groups of letters, and one letter with its history.
 
-use super::opened::DeadLetters;
+use super::opened::{DeadLetters, Shared};
+use crate::attempts::Attempt;
 use crate::delivery::publications;
 use crate::error::{Error, Result};
 use crate::projections;
-use mainstay_core::failure::Failure;
 use mainstay_store::Tx;
 use mainstay_work::inbox::{self, Counted, Filter, Group, Listed, PROJECTION, PUBLICATION, Status};
 use serde::Serialize;
@@ -24,20 +24,6 @@ pub struct Stats {
     pub counts: Vec<Counted>,
 }
 
-/// An attempt that failed.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Attempt {
-    /// The item of work.
-    pub work_id: String,
-    /// Which execution of it, from 1.
-    pub attempt: u32,
-    /// When it failed.
-    pub at_ms: i64,
-    /// What happened.
-    pub failure: Failure,
-}
-
 /// A letter with all that is known of it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -45,7 +31,7 @@ pub struct Detail {
     /// The letter as it is listed.
     #[serde(flatten)]
     pub letter: Listed,
-    /// What has failed so far, the newest last; also of the items before the last one that it was tried again by.
+    /// What has failed so far, the newest last; also before it was tried again.
     pub attempts: Vec<Attempt>,
     /// The letter of an item of work.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,14 +90,17 @@ impl DeadLetters {
         let mut detail =
             Detail { letter, attempts: Vec::new(), work: None, projection: None, publication: None };
         let (name, reference) = (detail.letter.name.clone(), detail.letter.reference.clone());
+        let Shared { projections, publisher, .. } = &*self.shared;
         let work_id = match &*detail.letter.kind {
             PROJECTION => {
                 // One of another program's projections is only listed.
-                detail.projection = self.shared.projections.letter(&name, &reference).await.ok();
+                detail.projection = projections.letter(&name, &reference).await.ok();
+                detail.attempts = projections.attempts_of(&name, &reference).await?;
                 detail.projection.as_ref().and_then(|letter| letter.retry_run_id.clone())
             }
             PUBLICATION => {
-                detail.publication = self.shared.publisher.letter_of(&reference).await?;
+                detail.publication = publisher.letter_of(&reference).await?;
+                detail.attempts = publisher.attempts_of(&reference).await?;
                 detail.publication.as_ref().and_then(|letter| letter.work_id.clone())
             }
             _ => Some(reference),
@@ -119,12 +108,8 @@ impl DeadLetters {
         let Some(work_id) = work_id else { return Ok(detail) };
         let history = self.shared.work.letter_history(&work_id).await?;
         for letter in history.iter().rev() {
-            detail.attempts.extend(letter.errors.iter().map(|failed| Attempt {
-                work_id: letter.work_id.clone(),
-                attempt: failed.attempt,
-                at_ms: failed.at_ms,
-                failure: failed.failure.clone(),
-            }));
+            let failed = letter.errors.iter().map(|one| Attempt::of(&letter.work_id, one.clone()));
+            detail.attempts.extend(failed);
         }
         if detail.projection.is_none() && detail.publication.is_none() {
             detail.work = history.into_iter().next();

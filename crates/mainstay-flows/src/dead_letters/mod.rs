@@ -20,8 +20,9 @@ mod schema;
 mod single;
 mod upkeep;
 
+pub use crate::attempts::Attempt;
 pub use acts::Action;
-pub use look::{Attempt, Detail, Stats};
+pub use look::{Detail, Stats};
 pub use mainstay_work::inbox::{Counted, Filter, Group, Listed, Status};
 pub use opened::{DeadLetters, Opening, functions};
 pub use operations::{CHUNK, Failed, Operation, OperationStatus, PREVIEW_LASTS, RETENTION};

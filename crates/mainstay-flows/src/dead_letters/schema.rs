@@ -5,7 +5,7 @@ use mainstay_store::migrations::{Component, Script, Step};
 /// What the inbox needs; give it to [`Options::component`](mainstay_store::Options::component), behind the components of
 /// work, projections and publications.
 pub static COMPONENT: Component =
-    Component { name: "dead_letters", steps: &[CREATE_OPERATIONS, COUNT_WHAT_IS_LEFT] };
+    Component { name: "dead_letters", steps: &[CREATE_OPERATIONS, COUNT_WHAT_IS_LEFT, NOTE_WHO_RUNS] };
 
 /// One row for everything that was done about letters, kept for those who ask later. `letter` is the only one that it is
 /// about, if it is about one; `highest` the last number that it may touch, `reached` how far it is, `step` the item of work
@@ -21,6 +21,16 @@ const COUNT_WHAT_IS_LEFT: Step = Step {
     name: "count_what_is_left",
     script: Script::Both(&[
         "ALTER TABLE mainstay_letter_operations ADD COLUMN left_over BIGINT NOT NULL DEFAULT 0",
+    ]),
+    needs: 0,
+};
+
+/// `run_by`, `cancelled_by`: who let it run and who stopped it, which need not be who asked for it.
+const NOTE_WHO_RUNS: Step = Step {
+    name: "note_who_runs",
+    script: Script::Both(&[
+        "ALTER TABLE mainstay_letter_operations ADD COLUMN run_by TEXT",
+        "ALTER TABLE mainstay_letter_operations ADD COLUMN cancelled_by TEXT",
     ]),
     needs: 0,
 };

@@ -117,10 +117,15 @@ impl DeadLetters {
         type Chunk = (Arc<Shared>, Operation, Option<u32>);
         let chunk = async |tx: Tx, (shared, mut operation, retries): Chunk| {
             let between = (operation.reached, operation.highest);
-            let mut letters = inbox::waiting(&tx, &operation.filter, between, CHUNK).await?;
+            let letters = match (retries, &operation.filter) {
+                (Some(retries), Filter { kind: Some(kind), failed_before: Some(before), .. }) => {
+                    inbox::due(&tx, (kind, retries), *before, between, CHUNK).await?
+                }
+                (_, filter) => inbox::waiting(&tx, filter, between, CHUNK).await?,
+            };
+            shared.pass("letters.tending")?;
             let is_last = letters.len() < CHUNK;
             operation.reached = letters.last().map_or(operation.highest, |letter| letter.number);
-            letters.retain(|letter| retries.is_none_or(|retries| letter.retry_count == retries));
             operation.total += letters.len() as u64;
             operation.count(act(&shared, &tx, operation.action, &letters, true).await?);
             operation = operation.ended(OperationStatus::Done, tx.now_ms().await?);

@@ -5,7 +5,7 @@ use mainstay_store::migrations::{Component, Script, Step};
 /// What projections need; give it to [`Options::component`](mainstay_store::Options::component).
 pub static COMPONENT: Component = Component {
     name: "projections",
-    steps: &[CREATE_PROJECTIONS, ONE_REPLAY_EACH, FIND_BY_CORRELATION, CREATE_MARKS],
+    steps: &[CREATE_PROJECTIONS, ONE_REPLAY_EACH, FIND_BY_CORRELATION, CREATE_MARKS, KEEP_ATTEMPTS],
 };
 
 /// - `mainstay_projections`: one row each. `generation` is the one that readers see, `shape` what its managed tables are
@@ -27,6 +27,13 @@ const CREATE_PROJECTIONS: Step = Step {
         REPLAYS_OF,
         REPLAYS_BY,
     ]),
+    needs: 0,
+};
+
+/// `history`: the attempts of an event that became a dead letter, or may, see `attempts`.
+const KEEP_ATTEMPTS: Step = Step {
+    name: "keep_attempts",
+    script: Script::Both(&["ALTER TABLE mainstay_projection_failures ADD COLUMN history TEXT"]),
     needs: 0,
 };
 

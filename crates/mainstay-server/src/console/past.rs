@@ -61,13 +61,14 @@ pub(crate) async fn remember(app: &App) {
 async fn look(app: &App) -> Option<Moment> {
     let head = app.log().head().await.ok()?;
     let read = report::lately(app).await.ok()?;
-    let aside: u64 = read.aside.iter().map(|one| one.letters.saturating_add(one.quarantined)).sum();
+    let quarantined: u64 = read.aside.iter().map(|one| one.quarantined).sum();
+    let letters: u64 = read.letters.iter().map(|(_, count)| count).sum();
     Some(Moment {
         at_ms: app.store().clock().now_ms(),
         head,
         lag: read.projections.iter().map(|one| one.lag).max().unwrap_or(0),
         waiting: read.pools.iter().map(|pool| pool.depth.pending).sum(),
-        letters: read.letters.saturating_add(aside),
+        letters: letters.saturating_add(quarantined),
     })
 }
 

@@ -2,13 +2,19 @@
 
 use crate::app::App;
 use crate::health::{SeenProjection, projections};
+use mainstay_flows::delivery::appends::LETTER_KIND;
+use mainstay_flows::delivery::intents::OpenIntents;
 use mainstay_flows::projections::Aside;
 use mainstay_flows::projections::replay::{Progress, ReplayStatus};
-use mainstay_work::PoolStatus;
+use mainstay_work::{PoolStatus, inbox};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// What lies aside is counted up to here: whoever has so much has a problem, and counting all of it would be another.
 pub(crate) const MOST_LETTERS: u32 = 1_000;
+
+/// Kinds of letters that have a figure although there is none.
+const KINDS: [&str; 5] = [inbox::WORK, "onComplete", LETTER_KIND, inbox::PROJECTION, inbox::PUBLICATION];
 
 /// What was read.
 #[derive(Debug)]
@@ -19,8 +25,10 @@ pub(crate) struct Collected {
     /// What lies aside of each projection.
     pub(crate) aside: Vec<Aside>,
     pub(crate) pools: Vec<PoolStatus>,
-    /// Dead letters of work that nobody has dealt with.
-    pub(crate) letters: u64,
+    /// Dead letters that nobody has dealt with, by kind.
+    pub(crate) letters: Vec<(String, u64)>,
+    /// Intents that nobody has ended.
+    pub(crate) intents: OpenIntents,
     /// Replays that run or are paused.
     pub(crate) replays: Vec<Progress>,
 }
@@ -34,9 +42,18 @@ pub(super) async fn collect(app: App) -> Result<Collected, &'static str> {
         projections: projections(&app, head).await?,
         aside: app.projections().aside(MOST_LETTERS).await.map_err(|error| error.code())?,
         pools: app.work().pools().await.map_err(|error| error.code())?,
-        letters: app.work().count_letters(MOST_LETTERS).await.map_err(|error| error.code())?,
+        letters: letters(&app).await?,
+        intents: app.intents().count_open(MOST_LETTERS).await.map_err(|error| error.code())?,
         replays: app.projections().active_rebuilds().await.map_err(|error| error.code())?,
     })
+}
+
+/// Those of each kind, also of the kinds that every program may have and of which there are none.
+async fn letters(app: &App) -> Result<Vec<(String, u64)>, &'static str> {
+    let counted = app.work().count_letters_by_kind(MOST_LETTERS).await.map_err(|error| error.code())?;
+    let mut all: BTreeMap<String, u64> = KINDS.iter().map(|kind| ((*kind).to_owned(), 0)).collect();
+    all.extend(counted);
+    Ok(all.into_iter().collect())
 }
 
 impl Collected {

@@ -17,7 +17,7 @@ pub(crate) struct Report {
     pub(crate) timestamp: i64,
     /// `projection.lag_events`: how many events every projection is behind.
     pub(crate) projection_lags: Vec<Figure>,
-    /// `dlq.size`: what lies aside of every projection, and of work, counted up to 1000 each.
+    /// `dlq.size`: what lies aside of every projection, and of every other kind, counted up to 1000 each.
     pub(crate) dlq_sizes: Vec<Figure>,
     /// `workpool.queue_depth`: how many items of every pool wait.
     pub(crate) workpool_depths: Vec<Figure>,
@@ -120,11 +120,13 @@ fn lags(read: &Collected) -> Vec<Figure> {
 
 fn letters(read: &Collected) -> Vec<Figure> {
     let figure = |labels, value| Figure { metric: "dlq.size", labels, value };
-    let work = figure(labels([("kind", "work")]), read.letters);
+    // Those of projections are told one by one.
+    let others = read.letters.iter().filter(|(kind, _)| kind != mainstay_work::inbox::PROJECTION);
+    let others = others.map(|(kind, count)| figure(labels([("kind", kind)]), *count));
     let aside = read.aside.iter().map(|one| {
         figure(labels([("projection_name", &one.projection)]), one.letters.saturating_add(one.quarantined))
     });
-    aside.chain([work]).collect()
+    aside.chain(others).collect()
 }
 
 fn depths(read: &Collected) -> Vec<Figure> {

@@ -70,6 +70,7 @@ fn write_read(text: &mut String, read: Option<&Collected>) {
     metrics::plain(text, ("database_figures_age_seconds", meaning), age);
     write_projections(text, read);
     write_letters(text, read);
+    write_intents(text, read);
     write_replays(text, read);
     write_pools(text, read.map_or(&[], |read| &read.pools));
 }
@@ -91,15 +92,19 @@ fn write_projections(text: &mut String, read: Option<&Collected>) {
 
 fn write_letters(text: &mut String, read: Option<&Collected>) {
     let rows = read.map(|read| {
-        let (letters, quarantined) = read.aside.iter().fold((0, 0), |(letters, quarantined), one| {
-            (one.letters.saturating_add(letters), one.quarantined.saturating_add(quarantined))
-        });
-        [("work", read.letters), ("projection", letters), ("poison", quarantined)]
+        let quarantined = read.aside.iter().fold(0, |sum: u64, one| one.quarantined.saturating_add(sum));
+        read.letters.iter().cloned().chain([("poison".to_owned(), quarantined)])
     });
-    let rows = rows.into_iter().flatten().map(|(kind, count)| (kind.to_owned(), count as f64));
-    let meaning =
-        "Dead letters that nobody has dealt with, counted up to 1000 for work and for each projection.";
+    let rows = rows.into_iter().flatten().map(|(kind, count)| (kind, count as f64));
+    let meaning = "Dead letters that nobody has dealt with, counted up to 1000 of each kind.";
     metrics::labelled(text, &gauge("dead_letters_pending", meaning, "kind"), rows);
+}
+
+fn write_intents(text: &mut String, read: Option<&Collected>) {
+    let meaning = "Intents that nobody has ended, counted up to 1000.";
+    metrics::plain(text, ("intents_pending", meaning), read.map(|read| read.intents.pending as f64));
+    let meaning = "Those of them whose time is up, counted up to 1000.";
+    metrics::plain(text, ("intents_overdue", meaning), read.map(|read| read.intents.overdue as f64));
 }
 
 fn write_replays(text: &mut String, read: Option<&Collected>) {

@@ -1,9 +1,14 @@
 //! Dead letters over HTTP: looked at, grouped, dealt with one by one and by operations.
 
 use crate::client::{Request, get, post};
+use crate::exposition::Exposition;
+use crate::logged;
 use crate::running::{Running, options};
+use mainstay_events::{Append, IdempotencyKey, Log, NewEvent};
 use mainstay_flows::commands::Commands;
-use mainstay_flows::projections::Registry;
+use mainstay_flows::delivery::Retries;
+use mainstay_flows::delivery::outbox::Outbox;
+use mainstay_flows::projections::{Category, Projection, Registry};
 use mainstay_server::{Role, Rooms, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_work::{Call, Engine, Failure, Functions, NewWork, Pool, RetryPolicy};
@@ -14,6 +19,10 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
+const PENDING: &str = "mainstay_dead_letters_pending";
+/// An outbox that is given up after two tries.
+const CAUGHT: &str = "chargeCaught";
+
 struct House {
     server: Running,
     rooms: Rooms,
@@ -23,7 +32,7 @@ struct House {
 }
 
 impl House {
-    /// `charge` fails until it is well.
+    /// `charge` fails until it is well, and so does the read model `strict`; `note` does nothing, and its end cannot be appended.
     async fn open(place: &Place) -> Self {
         let is_well = Arc::new(AtomicBool::new(false));
         let well = is_well.clone();
@@ -33,8 +42,26 @@ impl House {
                 if is_well { Ok(()) } else { Err(Failure::permanent(format!("order {order} has no stock"))) }
             }
         });
+        let functions = functions.action("note", async |_: Call, _: String| Ok(()));
+        let well = is_well.clone();
+        let strict = Projection::new("strict", Category::View).each(move |_, _, _| {
+            let is_well = well.load(Ordering::SeqCst);
+            async move {
+                let failure = || mainstay_store::Error::application(Failure::permanent("it does not fit"));
+                if is_well { Ok(()) } else { Err(failure()) }
+            }
+        });
+        let outbox = Outbox::new(
+            CAUGHT,
+            "orders",
+            Retries::new(1, 1, 1.0).unwrap(),
+            |order: &String| IdempotencyKey::action("note", order),
+            |_, order: &String| Ok(NewEvent::new("Noted", order)?.stream("Order", order).expecting(7)),
+        );
         let store = equipped(place.options()).open().await.unwrap();
-        let rooms = Rooms::open_with(&store, Commands::new(), Registry::new(), |_| functions).await.unwrap();
+        let functions = outbox.unwrap().functions(functions, &Log::open(&store).await.unwrap());
+        let models = Registry::new().with(strict);
+        let rooms = Rooms::open_with(&store, Commands::new(), models, |_| functions).await.unwrap();
         rooms.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
         let engine = rooms.work.start().await.unwrap();
         let server = Running::start_with(options(), rooms.clone()).await;
@@ -170,8 +197,12 @@ fn many_letters_are_previewed_run_and_cancelled() {
         let operation =
             format!("/admin/dead-letter-operations/{}", previewed["operationId"].as_str().unwrap());
         house.is_well.store(true, Ordering::SeqCst);
-        house.post(&format!("{operation}/run"), json!({})).await;
+        let operator = house.server.token(Role::Operator).await;
+        let run = post(&format!("{operation}/run"), "{}").token(&operator);
+        assert_eq!(run.send(house.server.address).await.status, 200);
         let done = house.until(&operation, |one| one["status"] == "done").await;
+        assert!(done["runBy"].is_string() && done["runBy"] != done["askedBy"], "{done}");
+        assert_eq!(done["cancelledBy"], Value::Null);
         assert_eq!((&done["done"], &done["skipped"], &done["failed"]), (&json!(5), &json!(0), &json!(0)));
         house.until("/admin/dead-letters/stats?status=resolved", |stats| stats["total"] == 5).await;
         for what in ["run", "cancel"] {
@@ -180,7 +211,9 @@ fn many_letters_are_previewed_run_and_cancelled() {
         }
         let other = house.post("/admin/dead-letter-operations", wanted).await;
         let other = format!("/admin/dead-letter-operations/{}", other["operationId"].as_str().unwrap());
-        assert_eq!(house.post(&format!("{other}/cancel"), json!({})).await["status"], "cancelled");
+        let cancelled = house.post(&format!("{other}/cancel"), json!({})).await;
+        assert_eq!((&cancelled["status"], &cancelled["runBy"]), (&json!("cancelled"), &Value::Null));
+        assert_eq!(cancelled["cancelledBy"], cancelled["askedBy"]);
         let first = house.get("/admin/dead-letter-operations?limit=1").await;
         let next = first["next"].as_str().unwrap();
         let second =
@@ -261,9 +294,103 @@ fn b_223_routes_that_the_inbox_replaces_still_answer_and_say_so() {
         let old = get("/admin/letters").token(&token).send(server.address).await;
         assert_eq!((old.status, old.header("deprecation")), (200, Some("true")), "{old:?}");
         assert_eq!(old.header("link"), Some("</admin/dead-letters>; rel=\"successor-version\""));
+        let admin = server.token(Role::Admin).await;
+        for path in [
+            "/admin/letters/retry",
+            "/admin/letters/purge",
+            "/admin/publications/letters/retry",
+            "/admin/publications/letters/ignore",
+            "/admin/projection-letters/retry",
+            "/admin/projection-letters/ignore",
+            "/admin/projection-letters/purge",
+        ] {
+            let old = post(path, "{}").token(&admin).send(server.address).await;
+            assert_eq!(old.header("deprecation"), Some("true"), "{path}: {old:?}");
+            assert!(
+                old.header("link").is_some_and(|link| link.starts_with("</admin/dead-letter")),
+                "{old:?}"
+            );
+        }
         let new = get("/admin/dead-letters").token(&token).send(server.address).await;
         assert_eq!((new.status, new.header("deprecation")), (200, None), "{new:?}");
         let described = get("/openapi.json").send(server.address).await.json();
         assert_eq!(described["paths"]["/admin/letters"]["get"]["deprecated"], true);
+    });
+}
+
+#[test]
+fn b_246_b_247_health_and_figures_tell_of_the_inbox_and_of_nothing_else() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let events = (0..10).map(|number| NewEvent::new("Ordered", &number).unwrap());
+        house.rooms.log.append(Append::new(events)).await.unwrap();
+        let projecting = house.rooms.projections.start();
+        let pending = async |count: u64, is_degraded: bool| {
+            let status = if is_degraded { "degraded" } else { "healthy" };
+            house
+                .until("/health", |health| {
+                    let parts = health["components"].as_array().unwrap();
+                    let letters = parts.iter().find(|part| part["name"] == "deadLetters").unwrap();
+                    (&letters["details"]["pending"], &letters["status"]) == (&json!(count), &json!(status))
+                })
+                .await;
+            // What was read a moment ago may be told again.
+            let reading = async {
+                loop {
+                    let figures = Exposition::read(&get("/metrics").send(house.server.address).await.body);
+                    if figures.value(PENDING, &[("kind", "projection")]) == Some(count as f64) {
+                        return figures;
+                    }
+                }
+            };
+            let figures = tokio::time::timeout(PATIENCE, reading).await.expect("they are counted");
+            for kind in ["work", "onComplete", "append", "publication", "poison"] {
+                assert_eq!(figures.value(PENDING, &[("kind", kind)]), Some(0.0), "{kind}");
+            }
+        };
+        let retry = async || {
+            let previewed = house.post("/admin/dead-letter-operations", json!({ "action": "retry" })).await;
+            let operation =
+                format!("/admin/dead-letter-operations/{}", previewed["operationId"].as_str().unwrap());
+            house.post(&format!("{operation}/run"), json!({})).await;
+            house.until(&operation, |one| one["status"] == "done").await;
+            house.until("/admin/dead-letters/stats?status=retrying", |stats| stats["total"] == 0).await;
+        };
+        pending(10, true).await;
+        retry().await;
+        pending(10, true).await;
+        house.is_well.store(true, Ordering::SeqCst);
+        retry().await;
+        pending(0, false).await;
+        projecting.stop(PATIENCE).await;
+    });
+}
+
+#[test]
+fn b_155_an_end_that_is_given_up_is_said_in_the_log_with_where_it_is() {
+    logged::start();
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let item = NewWork::new("shop", "note", "ord-155").unwrap().on_complete(CAUGHT, "ord-155").unwrap();
+        let action = house.rooms.work.enqueue(item.correlated("corr-155")).await.unwrap().work_id;
+        let is_there = |stats: &Value| stats["total"] == 1;
+        house.until("/admin/dead-letters/stats?kind=onComplete", is_there).await;
+        let letter = house.get("/admin/dead-letters?kind=onComplete").await["letters"][0].clone();
+        let saying = async {
+            loop {
+                let text = logged::text();
+                if let Some(line) =
+                    text.lines().find(|line| line.contains("given up") && line.contains(&action))
+                {
+                    return line.to_owned();
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let line = tokio::time::timeout(PATIENCE, saying).await.expect("a line of the log");
+        let reference = letter["reference"].as_str().unwrap();
+        for part in [" WARN ", CAUGHT, reference, "corr-155", "attempts=2", "is at version 0, not 7"] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
     });
 }

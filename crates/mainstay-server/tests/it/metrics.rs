@@ -7,6 +7,7 @@ use crate::running::{Running, options};
 use mainstay_core::failure::Failure;
 use mainstay_events::{Append, Log, NewEvent};
 use mainstay_flows::commands::{Command, Commands, Decision, Handling, Rejection};
+use mainstay_flows::delivery::intents::{Completion, NewIntent, OnTimeout};
 use mainstay_flows::projections::replay::Rebuild;
 use mainstay_flows::projections::{Category, Projection, Registry};
 use mainstay_guards::circuits::Force;
@@ -474,4 +475,26 @@ fn the_dashboard_asks_the_data_source_that_is_chosen_and_no_panel_covers_another
         }
     }
     assert_eq!(dashboard["templating"]["list"][0]["name"], "datasource");
+}
+
+#[test]
+fn intents_that_nobody_has_ended_are_counted() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let engine = house.rooms.work.start().await.unwrap();
+        let begin = async |order: &str, within: Duration| {
+            let intent = NewIntent::new("Payment", ("Order", order), "orders", within, OnTimeout::alert());
+            house.rooms.intents.record(intent).await.unwrap().intent_key
+        };
+        let (hour, soon) = (Duration::from_secs(3_600), Duration::from_millis(1));
+        begin("1", hour).await;
+        begin("2", soon).await;
+        let late = begin("3", soon).await;
+        let figures = house.figures_when("mainstay_intents_overdue", &[], 2.0).await;
+        assert_eq!(figures.value("mainstay_intents_pending", &[]), Some(3.0));
+        house.rooms.intents.complete(Completion::success(&late)).await.unwrap();
+        let figures = house.figures_when("mainstay_intents_overdue", &[], 1.0).await;
+        assert_eq!(figures.value("mainstay_intents_pending", &[]), Some(2.0));
+        engine.stop(PATIENCE).await.unwrap();
+    });
 }

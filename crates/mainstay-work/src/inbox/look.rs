@@ -294,6 +294,24 @@ pub async fn waiting(
     Ok(letters.into_iter().take_while(|letter| letter.number <= until).collect())
 }
 
+/// Pending letters of a kind that were tried again so often and failed before a moment, between two numbers, the oldest first.
+/// Those that were tried again more often are not looked at.
+pub async fn due(
+    tx: &Tx,
+    (kind, retries): (&str, u32),
+    failed_before: i64,
+    (after, until): (i64, i64),
+    limit: usize,
+) -> mainstay_store::Result<Vec<Listed>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM mainstay_dead_letters WHERE status = 0 AND kind = $1 AND retries = $2 AND number > $3 \
+         AND number <= $4 AND failed_at < $5 ORDER BY number LIMIT $6"
+    );
+    let limit = limit.clamp(1, MAX_PAGE) as i64;
+    let params = params![kind, i64::from(retries), after, until, failed_before, limit];
+    tx.query(&sql, params).await?.iter().map(row).collect()
+}
+
 /// One letter.
 pub async fn find(tx: &Tx, number: i64) -> mainstay_store::Result<Option<Listed>> {
     let sql = format!("SELECT {COLUMNS} FROM mainstay_dead_letters WHERE number = $1");
@@ -324,6 +342,32 @@ pub async fn counts(tx: &Tx, filter: &Filter, until: i64) -> mainstay_store::Res
         })
     };
     rows.iter().map(counted).collect()
+}
+
+const COUNT: &str = "SELECT count(*) FROM (SELECT 1 AS one FROM mainstay_dead_letters WHERE status = 0 LIMIT $1) AS some_of_them";
+const COUNT_KIND: &str = "SELECT count(*) FROM (SELECT 1 AS one FROM mainstay_dead_letters \
+     WHERE status = 0 AND kind = $1 LIMIT $2) AS some_of_them";
+const NEXT_KIND: &str = "SELECT min(kind) FROM mainstay_dead_letters WHERE status = 0 AND kind > $1";
+/// Most kinds that are told apart; programs have a handful.
+const MAX_KINDS: usize = 64;
+
+/// How many letters nobody has dealt with, without looking at more than `most` of them.
+pub async fn count_pending(tx: &Tx, most: u32) -> mainstay_store::Result<u64> {
+    tx.query_one(COUNT, params![i64::from(most)]).await?.get(0)
+}
+
+/// The same of each kind of which there are any. Kinds are found one after the other by the index that begins with them.
+pub async fn count_pending_by_kind(tx: &Tx, most: u32) -> mainstay_store::Result<Vec<(String, u64)>> {
+    let (mut counted, mut last) = (Vec::new(), String::new());
+    while counted.len() < MAX_KINDS {
+        let Some(kind) = tx.query_one(NEXT_KIND, params![&last]).await?.get::<Option<String>>(0)? else {
+            break;
+        };
+        let count = tx.query_one(COUNT_KIND, params![&kind, i64::from(most)]).await?.get(0)?;
+        counted.push((kind.clone(), count));
+        last = kind;
+    }
+    Ok(counted)
 }
 
 /// The largest groups of letters that have failed in the same way.

@@ -20,7 +20,8 @@ pub(crate) mod write;
 
 pub use fingerprint::{group, template};
 pub use look::{
-    Counted, Filter, Group, Listed, MAX_FILTER_BYTES, counts, find, groups, highest, page, waiting,
+    Counted, Filter, Group, Listed, MAX_FILTER_BYTES, count_pending, count_pending_by_kind, counts, due,
+    find, groups, highest, page, waiting,
 };
 pub use write::{Entry, put, regroup, remove, remove_numbers, resolve};
 

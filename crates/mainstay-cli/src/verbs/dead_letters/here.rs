@@ -56,7 +56,9 @@ impl Here {
             DeadLettersVerb::Ignore(wanted) => self.act(Action::Ignore, wanted).await,
             DeadLettersVerb::Purge { filter, how } => self.act_on_many(Action::Purge, filter, how).await,
             DeadLettersVerb::Run { operation_id, no_wait } => self.run(operation_id, !no_wait).await,
-            DeadLettersVerb::Cancel { operation_id } => value(&letters.cancel(operation_id).await?),
+            DeadLettersVerb::Cancel { operation_id } => {
+                value(&letters.cancel_by(operation_id, ASKED_BY).await?)
+            }
             DeadLettersVerb::Operation { operation_id, wait: false } => {
                 value(&letters.operation(operation_id).await?)
             }
@@ -109,7 +111,7 @@ impl Here {
     }
 
     async fn run(&self, operation_id: &str, is_awaited: bool) -> Result<Value> {
-        let begun = self.letters.run(operation_id).await?;
+        let begun = self.letters.run_by(operation_id, ASKED_BY).await?;
         if is_awaited {
             return self.carry_out(operation_id).await;
         }

@@ -377,6 +377,8 @@ fn operation(told: &Value) -> String {
         ("letter", text(&told["letterId"])),
         ("status", text(&told["status"])),
         ("asked by", text(&told["askedBy"])),
+        ("run by", text(&told["runBy"])),
+        ("cancelled by", text(&told["cancelledBy"])),
         ("letters", text(&told["total"])),
         ("done", text(&told["done"])),
         ("skipped", text(&told["skipped"])),

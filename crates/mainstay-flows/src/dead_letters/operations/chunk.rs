@@ -34,9 +34,10 @@ struct Args {
     due_ms: i64,
 }
 
-/// When a chunk is to begin, if the one before was to begin at `due_ms` and it is `now_ms`.
+/// When a chunk is to begin, if the one before was to begin at `due_ms` and it is `now_ms`. That may be sooner, by a clock that
+/// was set back.
 fn next_due(due_ms: i64, now_ms: i64) -> i64 {
-    due_ms.max(now_ms - MOST_LATE_MS) + PACE_MS
+    due_ms.clamp(now_ms - MOST_LATE_MS, now_ms) + PACE_MS
 }
 
 /// Enqueues what goes on with an operation that was last updated now, in the transaction that writes its row.
@@ -118,6 +119,11 @@ mod tests {
         assert_eq!(next_due(1_000, 1_000), 1_000 + PACE_MS);
         assert_eq!(next_due(1_000, 1_000 + PACE_MS / 2), 1_000 + PACE_MS, "the pace is kept");
         assert_eq!(next_due(1_000, 1_000 + 3 * PACE_MS), 1_000 + PACE_MS, "at once");
+        assert_eq!(
+            next_due(3_600_000, 1_000),
+            1_000 + PACE_MS,
+            "a clock that was set back is nothing to wait for"
+        );
         let later = 1_000 + 3_600_000;
         assert_eq!(next_due(1_000, later), later - 3 * PACE_MS, "four chunks at once, and then at its pace");
     }

@@ -17,7 +17,6 @@ pub const PREVIEW_LASTS: Duration = Duration::from_secs(3_600);
 pub const RETENTION: Duration = Duration::from_secs(90 * 86_400);
 
 const PREVIEW_LASTS_MS: i64 = PREVIEW_LASTS.as_millis() as i64;
-const RETENTION_MS: i64 = RETENTION.as_millis() as i64;
 
 impl DeadLetters {
     /// Tells what an action would touch, and keeps that to be [run](Self::run). `asked_by` is who wants it, for whoever asks
@@ -30,9 +29,20 @@ impl DeadLetters {
         Ok(self.shared.store.transact_with(context, preview_in).await?)
     }
 
-    /// Lets an operation that was previewed run.
+    /// Lets an operation that was previewed run, for whoever asked for it.
     pub async fn run(&self, operation_id: &str) -> Result<Operation> {
-        let run = async |tx: Tx, (shared, id): (Arc<Shared>, String)| {
+        self.run_for(operation_id, None).await
+    }
+
+    /// Lets an operation that was previewed run. `run_by` is who does, for whoever asks later.
+    pub async fn run_by(&self, operation_id: &str, run_by: &str) -> Result<Operation> {
+        row::check_asker(run_by)?;
+        self.run_for(operation_id, Some(run_by.to_owned())).await
+    }
+
+    async fn run_for(&self, operation_id: &str, run_by: Option<String>) -> Result<Operation> {
+        type Running = (Arc<Shared>, String, Option<String>);
+        let run = async |tx: Tx, (shared, id, run_by): Running| {
             let mut operation = row::hold(&tx, &id).await?;
             let now_ms = tx.now_ms().await?;
             allow(&operation, &[OperationStatus::Previewed])?;
@@ -40,6 +50,7 @@ impl DeadLetters {
                 return Err(Error::LetterPreviewExpired(id).into());
             }
             operation.status = OperationStatus::Running;
+            operation.run_by = run_by.or_else(|| Some(operation.asked_by.clone()));
             operation.started_at = Some(now_ms);
             operation.updated_at = now_ms;
             chunk::enqueue(&tx, &shared, &mut operation, now_ms)?;
@@ -47,20 +58,31 @@ impl DeadLetters {
             shared.pass("letters.begun")?;
             Ok(operation)
         };
-        let context = (self.shared.clone(), operation_id.to_owned());
+        let context = (self.shared.clone(), operation_id.to_owned(), run_by);
         Ok(self.shared.store.transact_with(context, run).await?)
     }
 
-    /// Stops an operation; what it has done stays.
+    /// Stops an operation, for whoever asked for it; what it has done stays.
     pub async fn cancel(&self, operation_id: &str) -> Result<Operation> {
-        let cancel = async |tx: Tx, id: String| {
+        self.cancel_for(operation_id, None).await
+    }
+
+    /// Stops an operation; what it has done stays. `cancelled_by` is who does, for whoever asks later.
+    pub async fn cancel_by(&self, operation_id: &str, cancelled_by: &str) -> Result<Operation> {
+        row::check_asker(cancelled_by)?;
+        self.cancel_for(operation_id, Some(cancelled_by.to_owned())).await
+    }
+
+    async fn cancel_for(&self, operation_id: &str, cancelled_by: Option<String>) -> Result<Operation> {
+        let cancel = async |tx: Tx, (id, cancelled_by): (String, Option<String>)| {
             let operation = row::hold(&tx, &id).await?;
             allow(&operation, &[OperationStatus::Previewed, OperationStatus::Running])?;
-            let operation = operation.ended(OperationStatus::Cancelled, tx.now_ms().await?);
+            let mut operation = operation.ended(OperationStatus::Cancelled, tx.now_ms().await?);
+            operation.cancelled_by = cancelled_by.or_else(|| Some(operation.asked_by.clone()));
             row::update(&tx, &operation).await?;
             Ok(operation)
         };
-        Ok(self.shared.store.transact_with(operation_id.to_owned(), cancel).await?)
+        Ok(self.shared.store.transact_with((operation_id.to_owned(), cancelled_by), cancel).await?)
     }
 
     /// How far an operation is.
@@ -91,7 +113,6 @@ async fn preview_in(
     tx: Tx,
     (shared, action, filter, asked_by): Previewing,
 ) -> mainstay_store::Result<Operation> {
-    row::prune(&tx, RETENTION_MS).await?;
     let highest = inbox::highest(&tx).await?;
     let preview = inbox::counts(&tx, &filter, highest).await?;
     let total = preview.iter().map(|counted| counted.count).sum();

@@ -1,5 +1,6 @@
 //! The table of operations, which is also the record of what was done, by whom and with which outcome.
 
+use super::control::RETENTION;
 use crate::dead_letters::acts::{Action, Came, is_elsewhere, is_late};
 use crate::dead_letters::opened::Shared;
 use crate::error::{Error, Result};
@@ -74,6 +75,12 @@ pub struct Operation {
     pub letter_id: Option<String>,
     /// Who wanted it.
     pub asked_by: String,
+    /// Who let it run, if it was previewed before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_by: Option<String>,
+    /// Who stopped it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<String>,
     /// How far it is.
     pub status: OperationStatus,
     /// What it would touch, by kind and name.
@@ -136,6 +143,8 @@ impl Operation {
             filter,
             letter_id: None,
             asked_by,
+            run_by: None,
+            cancelled_by: None,
             status: OperationStatus::Previewed,
             preview: Vec::new(),
             total: 0,
@@ -217,10 +226,11 @@ pub(in crate::dead_letters) fn check_asker(asked_by: &str) -> Result<()> {
 }
 
 const COLUMNS: &str = "operation_id, action, filter, letter, asked_by, status, preview, total, highest, reached, step, \
-     done, skipped, failed, failures, error, created_at, started_at, updated_at, ended_at, left_over";
+     done, skipped, failed, failures, error, created_at, started_at, updated_at, ended_at, left_over, \
+     run_by, cancelled_by";
 const UPDATE: &str = "UPDATE mainstay_letter_operations SET status = $2, reached = $3, step = $4, done = $5, \
      skipped = $6, failed = $7, failures = $8, error = $9, started_at = $10, updated_at = $11, ended_at = $12, \
-     left_over = $13 WHERE operation_id = $1";
+     left_over = $13, run_by = $14, cancelled_by = $15 WHERE operation_id = $1";
 /// Those that ended, or were never begun, long ago.
 const PRUNE: &str = "DELETE FROM mainstay_letter_operations WHERE operation_id IN (SELECT operation_id \
      FROM mainstay_letter_operations WHERE updated_at < mainstay_now() - $1 AND status <> 'running' \
@@ -257,12 +267,15 @@ fn operation(row: &Row) -> mainstay_store::Result<Operation> {
         updated_at: row.get(18)?,
         ended_at: row.get(19)?,
         left: row.get(20)?,
+        run_by: row.get(21)?,
+        cancelled_by: row.get(22)?,
     })
 }
 
-/// Writes a new one.
+/// Writes a new one, and forgets some from long ago: more than one, so that there are not ever more of them.
 pub(in crate::dead_letters) async fn insert(tx: &Tx, one: &Operation) -> mainstay_store::Result<()> {
-    let places: Vec<String> = (1..=21).map(|number| format!("${number}")).collect();
+    tx.execute(PRUNE, params![RETENTION.as_millis() as i64]).await?;
+    let places: Vec<String> = (1..=23).map(|number| format!("${number}")).collect();
     let sql = format!("INSERT INTO mainstay_letter_operations ({COLUMNS}) VALUES ({})", places.join(", "));
     let params = params![
         &one.operation_id,
@@ -286,6 +299,8 @@ pub(in crate::dead_letters) async fn insert(tx: &Tx, one: &Operation) -> mainsta
         one.updated_at,
         one.ended_at,
         one.left as i64,
+        one.run_by.as_deref(),
+        one.cancelled_by.as_deref(),
     ];
     tx.execute(&sql, params).await.map(drop)
 }
@@ -306,6 +321,8 @@ pub(in crate::dead_letters) async fn update(tx: &Tx, one: &Operation) -> mainsta
         one.updated_at,
         one.ended_at,
         one.left as i64,
+        one.run_by.as_deref(),
+        one.cancelled_by.as_deref(),
     ];
     tx.execute(UPDATE, params).await.map(drop)
 }
@@ -345,9 +362,4 @@ pub(super) async fn page(
     }
     sql.push_str(" ORDER BY operation_id DESC LIMIT $1");
     tx.query(&sql, &values).await?.iter().map(operation).collect()
-}
-
-/// Forgets operations from long ago.
-pub(super) async fn prune(tx: &Tx, age_ms: i64) -> mainstay_store::Result<()> {
-    tx.execute(PRUNE, params![age_ms]).await.map(drop)
 }

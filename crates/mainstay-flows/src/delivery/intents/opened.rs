@@ -2,7 +2,7 @@
 
 use super::intent::{Completion, Intent, IntentStatus, NewIntent};
 use super::names::Operations;
-use super::record::{self, IntentFilter, IntentPage, Kept, Orphans, Record};
+use super::record::{self, IntentFilter, IntentPage, Kept, OpenIntents, Orphans, Record};
 use super::timeout::{self, Slot};
 use crate::error::{Error, Result};
 use mainstay_core::ids::{Context, Ids, Kind};
@@ -238,6 +238,12 @@ impl Intents {
             record::list(&tx, tenant.as_deref(), &filter, limit).await
         };
         Ok(self.shared.log.store().read_with((self.tenant.clone(), filter, limit), read).await?)
+    }
+
+    /// How many intents of everybody nobody has ended, and how many of those are overdue, each counted up to `most`.
+    pub async fn count_open(&self, most: u32) -> Result<OpenIntents> {
+        let read = async |tx: Tx, most: u32| record::count_open(&tx, most).await;
+        Ok(self.shared.log.store().read_with(most, read).await?)
     }
 
     /// A page of intents that nobody has completed, the oldest first.

@@ -131,6 +131,25 @@ const NEXT_TIMEOUT: &str =
 const PRUNE: &str = "DELETE FROM mainstay_intents WHERE intent_key IN (SELECT intent_key FROM mainstay_intents \
      WHERE expires_at <= mainstay_now() ORDER BY expires_at LIMIT $1)";
 
+const COUNT_PENDING: &str =
+    "SELECT count(*) FROM (SELECT 1 AS one FROM mainstay_intents WHERE status = 0 LIMIT $1) AS some_of_them";
+const COUNT_OVERDUE: &str = "SELECT count(*) FROM (SELECT 1 AS one FROM mainstay_intents WHERE status = 0 \
+     AND timeout_at <= mainstay_now() LIMIT $1) AS some_of_them";
+
+/// Intents that nobody has ended, each number counted no further than was asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpenIntents {
+    /// All of them.
+    pub pending: u64,
+    /// Those whose time is up: nobody has completed them, and they were left among the orphans.
+    pub overdue: u64,
+}
+
+pub(super) async fn count_open(tx: &Tx, most: u32) -> mainstay_store::Result<OpenIntents> {
+    let count = async |sql: &str| tx.query_one(sql, params![i64::from(most)]).await?.get(0);
+    Ok(OpenIntents { pending: count(COUNT_PENDING).await?, overdue: count(COUNT_OVERDUE).await? })
+}
+
 /// Writes an intent down whose key is free; whether it is.
 pub(super) async fn insert(tx: &Tx, record: &Record) -> mainstay_store::Result<bool> {
     let params = params![

@@ -3,7 +3,8 @@
 use mainstay_store::migrations::{Component, Script, Step};
 
 /// What intents need; give it to [`Options::component`](mainstay_store::Options::component).
-pub static COMPONENT: Component = Component { name: "intents", steps: &[CREATE_INTENTS, FIND_BY_TENANT] };
+pub static COMPONENT: Component =
+    Component { name: "intents", steps: &[CREATE_INTENTS, FIND_BY_TENANT, FIND_OVERDUE] };
 
 /// One row for each intent, forgotten a while after it has ended. `status` is 0 for those that nobody has completed;
 /// `timeouts` is the number of the timer that counts: others are late.
@@ -19,6 +20,12 @@ const FIND_BY_TENANT: Step = Step {
     script: Script::Both(&[TENANT, BY_TENANT, BY_TENANT_AND_OPERATION]),
     needs: 0,
 };
+
+/// Those whose time is up are counted without looking at the others.
+const FIND_OVERDUE: Step = Step { name: "find_overdue", script: Script::Both(&[OVERDUE]), needs: 0 };
+
+const OVERDUE: &str =
+    "CREATE INDEX mainstay_intents_overdue ON mainstay_intents (timeout_at) WHERE status = 0";
 
 const INTENTS: &str = "CREATE TABLE mainstay_intents (
     intent_key TEXT COLLATE \"binary\" NOT NULL PRIMARY KEY,

@@ -61,7 +61,9 @@ pub(super) fn functions(functions: Functions, targets: &[Target], slot: &Slot) -
                 async move {
                     let shared = opened(&slot)?;
                     let found = record::find(&tx, &which.publication_id).await?;
-                    match found.and_then(|found| delivery(&shared, &call, found)) {
+                    let found = found
+                        .ok_or_else(|| mainstay_store::Error::application(gone(&which.publication_id)))?;
+                    match delivery(&shared, &call, found) {
                         Some(delivery) => handler(tx, delivery).await,
                         None => Ok(()),
                     }
@@ -79,11 +81,17 @@ pub(super) fn functions(functions: Functions, targets: &[Target], slot: &Slot) -
 async fn out(slot: &Slot, transport: &dyn Transport, call: &Call, which: Which) -> Result<(), Failure> {
     let unavailable = |error: mainstay_store::Error| Failure::retryable(error.to_string());
     let shared = opened(slot).map_err(unavailable)?;
-    let found = shared.loader.find(which.publication_id).await?;
-    let Some(delivery) = found.and_then(|found| delivery(&shared, call, found)) else { return Ok(()) };
+    let found = shared.loader.find(which.publication_id.clone()).await?;
+    let found = found.ok_or_else(|| gone(&which.publication_id))?;
+    let Some(delivery) = delivery(&shared, call, found) else { return Ok(()) };
     shared.pass("publications.delivering").map_err(unavailable)?;
     transport.deliver(delivery).await?;
     shared.pass("publications.delivered").map_err(unavailable)
+}
+
+/// Nothing was delivered: whoever removed the row decided that, and no retry brings it back.
+fn gone(publication_id: &str) -> Failure {
+    Failure::permanent(format!("publication {publication_id} is gone"))
 }
 
 /// What a transport is given; nothing when it came before.

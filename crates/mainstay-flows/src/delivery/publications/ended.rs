@@ -6,9 +6,10 @@
 use super::deliver::Which;
 use super::listing;
 use super::publisher::Shared;
-use super::record;
+use super::record::{self, Failed};
 use super::status::{Ended, Status, next};
 use super::targets::{Slot, opened};
+use crate::attempts::Attempt;
 use mainstay_store::{Ending, Epilogue, Tx};
 use mainstay_work::{Call, Functions, OnComplete, WorkResult};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,8 +59,9 @@ impl Noted {
                 WorkResult::Failed { error } => error,
                 WorkResult::Canceled => "canceled",
             };
-            let attempts = told.attempts;
-            record::fail(tx, &publication_id, status.as_str(), attempts, error, &told.work_id).await?;
+            let history = told.errors.iter().map(|one| Attempt::of(&told.work_id, one.clone())).collect();
+            let (status, attempts, work_id) = (status.as_str(), told.attempts, &*told.work_id);
+            record::fail(tx, &publication_id, Failed { status, attempts, error, work_id, history }).await?;
             failed.push(publication_id);
         }
         listing::list(tx, failed).await?;

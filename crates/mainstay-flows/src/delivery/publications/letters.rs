@@ -1,17 +1,17 @@
 //! Dead letters: publications that were not delivered, with all that is needed to try again.
 //!
-//! A letter is the publication's own row. What it was called with and how each attempt failed is in the letter of its
-//! work, which is dealt with in the same transaction.
+//! A letter is the publication's own row, with all that is needed to try again and how each attempt failed.
 
 use super::deliver::{self, Which};
 use super::event::PublicEvent;
 use super::publisher::Publisher;
 use super::{MAX_PAGE, record};
+use crate::attempts::Attempt;
 use crate::error::{Error, Result};
 use mainstay_store::{Row, Tx, Value, params};
 use mainstay_work::LetterStatus as WorkLetter;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// What was done about a letter (decision C40).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub struct Letter {
     /// When it came after all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<i64>,
-    /// The item of work that delivers it, or did; its letter has the failures of each attempt.
+    /// The item of work that delivers it, or did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work_id: Option<String>,
     /// The event as the target is to see it.
@@ -199,6 +199,12 @@ impl Publisher {
         Ok(self.shared.store.read_with(publication_id.to_owned(), read).await?)
     }
 
+    /// What has failed so far of a publication, the newest last.
+    pub async fn attempts_of(&self, publication_id: &str) -> Result<Vec<Attempt>> {
+        let read = async |tx: Tx, id: String| record::history(&tx, &id).await;
+        Ok(self.shared.store.read_with(publication_id.to_owned(), read).await?)
+    }
+
     /// How many letters there are, by target and status.
     pub async fn letter_stats(&self) -> Result<LetterStats> {
         let read = async |tx: Tx, targets: Vec<String>| {
@@ -261,33 +267,18 @@ impl Publisher {
     async fn retry_held(
         &self,
         tx: &Tx,
-        held: Vec<record::Found>,
+        mut held: Vec<record::Found>,
         is_behind: bool,
     ) -> mainstay_store::Result<Vec<(String, Result<String>)>> {
-        let work = &self.shared.work;
-        let known: Vec<String> = held.iter().filter_map(|found| found.work_id.clone()).collect();
-        let known = work.letter_statuses_in(tx, &known).await?;
-        let status_of = |found: &record::Found| found.work_id.as_ref().and_then(|id| known.get(id)).copied();
-        let (mut retried, mut again) = (Vec::with_capacity(held.len()), Vec::with_capacity(held.len()));
+        self.take_over(tx, &mut held).await?;
+        let (mut retried, mut done) = (Vec::with_capacity(held.len()), Vec::with_capacity(held.len()));
         for found in held {
-            match self.to_try_again(&found, status_of(&found)) {
-                Ok(event) => again.push((found, event)),
-                Err(error) => retried.push((found.id, Err(error))),
-            }
-        }
-        let by_letter = again.iter().filter(|(found, _)| status_of(found) == Some(WorkLetter::Pending));
-        let by_letter: Vec<String> = by_letter.filter_map(|(found, _)| found.work_id.clone()).collect();
-        let by_letter = work.retry_letters_in(tx, &by_letter, is_behind).await?;
-        let by_letter: HashMap<String, _> = by_letter.into_iter().collect();
-        let mut done = Vec::with_capacity(again.len());
-        for (found, event) in again {
-            let again = match found.work_id.as_ref().and_then(|id| by_letter.get(id)) {
-                Some(retried) => retried.clone().map_err(Error::from),
-                // It was cancelled, could not be translated, or its work's letter was purged or ignored.
-                None => self.deliver_anew(tx, &found, &event, is_behind),
-            };
+            let again = self.to_try_again(&found).and_then(|event| {
+                let work_id = self.deliver_anew(tx, &found, &event, is_behind)?;
+                Ok((event, work_id))
+            });
             match again {
-                Ok(work_id) => done.push((found, event, work_id)),
+                Ok((event, work_id)) => done.push((found, event, work_id)),
                 Err(error) => retried.push((found.id, Err(error))),
             }
         }
@@ -297,8 +288,34 @@ impl Publisher {
         Ok(retried)
     }
 
+    /// Takes over what is kept of publications in letters of their work, as it was before there was a place for it beside
+    /// them. One whose work somebody tries again is such a letter no more: it will be noted here what comes of that.
+    async fn take_over(&self, tx: &Tx, held: &mut [record::Found]) -> mainstay_store::Result<()> {
+        let work = &self.shared.work;
+        let ids: Vec<String> = held.iter().filter_map(|found| found.work_id.clone()).collect();
+        let mut known = work.letter_statuses_in(tx, &ids).await?;
+        if known.is_empty() {
+            return Ok(());
+        }
+        for found in held.iter_mut() {
+            let status = found.work_id.as_ref().and_then(|id| known.get(id));
+            if status == Some(&WorkLetter::Retried) {
+                found.letter = found.letter.take().map(|_| "retrying".to_owned());
+            }
+        }
+        known.retain(|_, status| *status != WorkLetter::Retried);
+        let mut taken = work.take_letters_in(tx, &known.into_keys().collect::<Vec<_>>()).await?;
+        for found in held {
+            if let Some(attempts) = found.work_id.as_ref().and_then(|id| taken.remove(id)) {
+                let attempts = attempts.into_iter().map(|(work_id, one)| Attempt::of(&work_id, one));
+                record::remember(tx, &found.id, attempts.collect()).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The event of a letter that is to be tried again, as its target is to see it.
-    fn to_try_again(&self, found: &record::Found, work: Option<WorkLetter>) -> Result<PublicEvent> {
+    fn to_try_again(&self, found: &record::Found) -> Result<PublicEvent> {
         let (to, _) = &**self.shared.target(&found.target)?;
         match found.letter.as_deref() {
             Some("pending" | "ignored") => {}
@@ -307,19 +324,16 @@ impl Publisher {
             }
             None => return Err(not_found(&found.event_id, &found.target)),
         }
-        if work == Some(WorkLetter::Retried) {
-            // Somebody tries its work again, and it will be noted here what comes of that.
-            return Err(dealt_with(&found.event_id, &found.target, "retried"));
-        }
         match found.is_translated {
             true => Ok(found.event.clone()),
-            false => to
-                .translated(&found.event)
-                .map_err(|reason| Error::Translation { target: found.target.clone(), reason }),
+            false => to.translated(&found.event).map_err(|failure| Error::Translation {
+                target: found.target.clone(),
+                reason: failure.to_string(),
+            }),
         }
     }
 
-    /// Enqueues a delivery that is nobody's successor.
+    /// Enqueues a delivery.
     fn deliver_anew(
         &self,
         tx: &Tx,
@@ -363,7 +377,7 @@ impl Publisher {
     pub async fn ignore_letter(&self, event_id: &str, target: &str) -> Result<()> {
         let ignore = async |tx: Tx, (publisher, event_id, target): (Self, String, String)| {
             let found = publisher.held(&tx, &event_id, &target, &["pending"]).await?;
-            publisher.ignore_held(&tx, &[found]).await
+            publisher.ignore_held(&tx, &mut [found]).await
         };
         let context = (self.clone(), event_id.to_owned(), target.to_owned());
         Ok(self.shared.store.transact_with(context, ignore).await?)
@@ -377,19 +391,18 @@ impl Publisher {
     ) -> mainstay_store::Result<Vec<String>> {
         let mut held = record::hold_all(tx, publication_ids).await?;
         held.retain(|found| found.letter.as_deref() == Some("pending"));
-        self.ignore_held(tx, &held).await?;
+        self.ignore_held(tx, &mut held).await?;
         Ok(held.into_iter().map(|found| found.id).collect())
     }
 
-    async fn ignore_held(&self, tx: &Tx, held: &[record::Found]) -> mainstay_store::Result<()> {
-        let work_ids: Vec<String> = held.iter().filter_map(|found| found.work_id.clone()).collect();
-        self.shared.work.ignore_letters_in(tx, &work_ids).await?;
+    async fn ignore_held(&self, tx: &Tx, held: &mut [record::Found]) -> mainstay_store::Result<()> {
+        self.take_over(tx, held).await?;
         let ids: Vec<String> = held.iter().map(|found| found.id.clone()).collect();
         record::ignore(tx, &ids).await
     }
 
-    /// Forgets letters in a transaction, by the ids of their publications, with those of their work; those that nobody tries
-    /// again.
+    /// Removes letters in a transaction, by the ids of their publications, with all that is known of them; those that nobody
+    /// tries again.
     pub(crate) async fn remove_letters_in(
         &self,
         tx: &Tx,
@@ -400,7 +413,7 @@ impl Publisher {
         let work_ids: Vec<String> = held.iter().filter_map(|found| found.work_id.clone()).collect();
         self.shared.work.remove_letters_in(tx, &work_ids).await?;
         let ids: Vec<String> = held.into_iter().map(|found| found.id).collect();
-        record::forget_letters(tx, &ids).await?;
+        record::remove_letters(tx, &ids).await?;
         Ok(ids)
     }
 

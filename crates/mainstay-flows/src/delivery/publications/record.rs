@@ -2,7 +2,9 @@
 
 use super::event::PublicEvent;
 use super::listing;
+use crate::attempts::{self, Attempt};
 use futures_util::future::try_join_all;
+use mainstay_core::failure::Failure;
 use mainstay_store::Column::{Int, Text};
 use mainstay_store::{Bulk, Hold, Result, Row, Tx, Value, params};
 use std::sync::LazyLock;
@@ -18,10 +20,11 @@ pub(super) struct New<'a> {
     /// The item that will deliver it.
     pub(super) work_id: String,
     /// Why it cannot be translated.
-    pub(super) error: Option<String>,
+    pub(super) error: Option<Failure>,
 }
 
 /// A row as deliveries and operators need it.
+#[derive(Clone)]
 pub(super) struct Found {
     pub(super) id: String,
     pub(super) event_id: String,
@@ -38,8 +41,11 @@ static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::insert(
         "INSERT INTO mainstay_publications (id, event_id, target, source_context, event_type, correlation_id, status, \
          work_id, attempts_before, attempt_count, error, created_at, letter, failed_at, retry_count, is_translated, \
-         event) VALUES {rows} ON CONFLICT (event_id, target) DO NOTHING RETURNING id",
-        &[Text, Text, Text, Text, Text, Text, Text, Text, Int, Int, Text, Int, Text, Int, Int, Int, Text],
+         event, history) VALUES {rows} ON CONFLICT (event_id, target) DO NOTHING RETURNING id",
+        &[
+            Text, Text, Text, Text, Text, Text, Text, Text, Int, Int, Text, Int, Text, Int, Int, Int, Text,
+            Text,
+        ],
     )
 });
 const FOUND: &str = "SELECT id, event_id, target, source_context, status, work_id, letter, is_translated, event \
@@ -52,12 +58,31 @@ static IGNORE_ALL: LazyLock<Bulk> = LazyLock::new(|| {
         "UPDATE mainstay_publications SET letter = 'ignored' WHERE letter = 'pending' AND id IN ({values})",
     )
 });
-/// A publication that was delivered stays one; of another nobody will try to deliver it any more.
-static FORGET_LETTERS: LazyLock<Bulk> =
-    LazyLock::new(|| Bulk::list("UPDATE mainstay_publications SET letter = NULL WHERE id IN ({values})"));
+/// A publication that was delivered stays one, and is forgotten with the others that were.
+static FORGET_LETTERS: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::list(
+        "UPDATE mainstay_publications SET letter = NULL, error = NULL, history = NULL \
+         WHERE status = 'delivered' AND id IN ({values})",
+    )
+});
+/// Nobody will try to deliver another any more.
+static REMOVE: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::list("DELETE FROM mainstay_publications WHERE status <> 'delivered' AND id IN ({values})")
+});
 const ID: &str = "SELECT id FROM mainstay_publications WHERE event_id = $1 AND target = $2";
-const FAIL: &str = "UPDATE mainstay_publications SET status = $2, attempt_count = attempts_before + $3, error = $4, \
-     work_id = $5, letter = 'pending', failed_at = mainstay_now() WHERE id = $1 AND status <> 'delivered'";
+static FAIL: LazyLock<String> = LazyLock::new(|| {
+    let history = attempts::appended("history", "$6");
+    format!(
+        "UPDATE mainstay_publications SET status = $2, attempt_count = attempts_before + $3, error = $4, \
+         work_id = $5, letter = 'pending', failed_at = mainstay_now(), history = {history} \
+         WHERE id = $1 AND status <> 'delivered'"
+    )
+});
+static REMEMBER: LazyLock<String> = LazyLock::new(|| {
+    let history = attempts::appended("history", "$2");
+    format!("UPDATE mainstay_publications SET history = {history} WHERE id = $1")
+});
+const HISTORY: &str = "SELECT history FROM mainstay_publications WHERE id = $1";
 const DELIVER: &str = "UPDATE mainstay_publications SET status = 'delivered', delivered_at = mainstay_now(), \
      resolved_at = CASE WHEN letter IS NULL THEN NULL ELSE mainstay_now() END, \
      letter = CASE WHEN letter IS NULL THEN NULL ELSE 'resolved' END, attempt_count = attempts_before + ";
@@ -74,10 +99,17 @@ const RETRY: &str = "UPDATE mainstay_publications SET status = 'pending', letter
 /// Writes rows, except where there is one for the event and the target already; the ids of those that were written.
 pub(super) async fn insert(tx: &Tx, rows: &[New<'_>]) -> Result<Vec<String>> {
     let now_ms = tx.now_ms().await?;
-    let mut values = Vec::with_capacity(rows.len() * 17);
+    let mut values = Vec::with_capacity(rows.len() * 18);
     for row in rows {
         let has_failed = row.error.is_some();
         let event = serde_json::to_string(&row.event).map_err(mainstay_store::Error::application)?;
+        let failed = row.error.iter().map(|failure| Attempt {
+            work_id: None,
+            attempt: 1,
+            at_ms: now_ms,
+            failure: failure.clone(),
+        });
+        let history = attempts::write(failed)?;
         values.extend([
             Value::from(&row.id),
             Value::from(row.event_id),
@@ -89,13 +121,14 @@ pub(super) async fn insert(tx: &Tx, rows: &[New<'_>]) -> Result<Vec<String>> {
             Value::from((!has_failed).then_some(row.work_id.as_str())),
             Value::Int(0),
             Value::Int(0),
-            Value::from(row.error.as_deref()),
+            Value::from(row.error.as_ref().map(ToString::to_string)),
             Value::Int(now_ms),
             Value::from(has_failed.then_some("pending")),
             if has_failed { Value::Int(now_ms) } else { Value::Null },
             Value::Int(0),
             Value::Int(i64::from(!has_failed)),
             Value::Text(event),
+            Value::from(has_failed.then_some(history)),
         ]);
     }
     let written = INSERT.query(tx, &values).await?;
@@ -159,16 +192,41 @@ pub(super) async fn deliver(tx: &Tx, ended: &[(String, u32)]) -> Result<()> {
     listing::list(tx, letters).await
 }
 
+/// How a delivery ended that did not come.
+pub(super) struct Failed<'a> {
+    pub(super) status: &'a str,
+    /// The executions of its item that count.
+    pub(super) attempts: u32,
+    pub(super) error: &'a str,
+    pub(super) work_id: &'a str,
+    /// What its item failed with.
+    pub(super) history: Vec<Attempt>,
+}
+
 /// Notes that a publication was not delivered; whoever calls this lists the letter.
-pub(super) async fn fail(
-    tx: &Tx,
-    id: &str,
-    status: &str,
-    attempts: u32,
-    error: &str,
-    work_id: &str,
-) -> Result<()> {
-    tx.execute(FAIL, params![id, status, attempts, error, work_id]).await.map(drop)
+pub(super) async fn fail(tx: &Tx, id: &str, failed: Failed<'_>) -> Result<()> {
+    let Failed { status, attempts, error, work_id, history } = failed;
+    let params = params![id, status, attempts, error, work_id, attempts::write(history)?];
+    if tx.execute(&FAIL, params).await? == 0 {
+        tracing::warn!(
+            publication = id,
+            work = work_id,
+            error,
+            "a publication was gone or delivered when its delivery failed"
+        );
+    }
+    Ok(())
+}
+
+/// Adds attempts that were kept elsewhere to those of a publication.
+pub(super) async fn remember(tx: &Tx, id: &str, attempts: Vec<Attempt>) -> Result<()> {
+    tx.execute(&REMEMBER, params![id, attempts::write(attempts)?]).await.map(drop)
+}
+
+/// What has failed so far.
+pub(super) async fn history(tx: &Tx, id: &str) -> Result<Vec<Attempt>> {
+    let row = tx.query_optional(HISTORY, params![id]).await?;
+    row.map_or(Ok(Vec::new()), |row| Ok(attempts::read(row.get(0)?)))
 }
 
 /// Notes that publications are tried again, each with the item that does and the event as it is now.
@@ -192,9 +250,10 @@ pub(super) async fn ignore(tx: &Tx, ids: &[String]) -> Result<()> {
     listing::list(tx, ids).await
 }
 
-/// Forgets letters; their publications stay.
-pub(super) async fn forget_letters(tx: &Tx, ids: &[String]) -> Result<()> {
-    FORGET_LETTERS.execute(tx, &values(ids)).await.map(drop)
+/// Removes letters with their publications; of what was delivered, that it was a letter.
+pub(super) async fn remove_letters(tx: &Tx, ids: &[String]) -> Result<()> {
+    FORGET_LETTERS.execute(tx, &values(ids)).await?;
+    REMOVE.execute(tx, &values(ids)).await.map(drop)
 }
 
 fn values(ids: &[String]) -> Vec<Value> {

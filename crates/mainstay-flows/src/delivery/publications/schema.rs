@@ -3,7 +3,8 @@
 use mainstay_store::migrations::{Component, Script, Step};
 
 /// What publications need; give it to [`Options::component`](mainstay_store::Options::component).
-pub static COMPONENT: Component = Component { name: "publications", steps: &[CREATE_PUBLICATIONS] };
+pub static COMPONENT: Component =
+    Component { name: "publications", steps: &[CREATE_PUBLICATIONS, KEEP_ATTEMPTS] };
 
 /// One row for each event and target. `event` is all of the event as the target is to see it, or as it was before if it
 /// could not be translated; `work_id` the item that delivers it, or did; `attempts_before` the executions of items before
@@ -11,6 +12,14 @@ pub static COMPONENT: Component = Component { name: "publications", steps: &[CRE
 const CREATE_PUBLICATIONS: Step = Step {
     name: "create_publications",
     script: Script::Both(&[PUBLICATIONS, BY_STATUS, BY_TARGET, LETTERS, LETTERS_IN_ORDER]),
+    needs: 0,
+};
+
+/// `history`: the attempts of a publication that was not delivered, see `attempts`. Before there was this column they were in
+/// the letters of its work, and programs that do not know it keep them there.
+const KEEP_ATTEMPTS: Step = Step {
+    name: "keep_attempts",
+    script: Script::Both(&["ALTER TABLE mainstay_publications ADD COLUMN history TEXT"]),
     needs: 0,
 };
 

@@ -179,7 +179,7 @@ impl Target {
     }
 
     /// The event as this target sees it.
-    pub(super) fn translated(&self, event: &PublicEvent) -> std::result::Result<PublicEvent, String> {
+    pub(super) fn translated(&self, event: &PublicEvent) -> std::result::Result<PublicEvent, Failure> {
         let Some(translator) = &self.translator else { return Ok(event.clone()) };
         let translated = catch_unwind(AssertUnwindSafe(|| translator(event)))
             .unwrap_or_else(|_| Err("it panicked".to_owned()))
@@ -189,7 +189,7 @@ impl Target {
             });
         translated.map_err(|reason| {
             let failure = format!("the translator of {} failed: {reason}", self.name);
-            Failure::new(mainstay_core::failure::Class::ValidationError, failure).to_string()
+            Failure::new(mainstay_core::failure::Class::ValidationError, failure)
         })
     }
 

@@ -1,10 +1,14 @@
 //! Seeing to a letter outside of Mainstay: it is taken, and whoever took it says how that ended.
 
 use super::letters::{Letter, RUN_AGAIN, current, hold_pending};
+use super::many::take_over;
 use super::{listing, retry};
+use crate::attempts::Attempt;
 use crate::error::{Error, Result};
 use crate::projections::opened::{Projections, Shared};
+use mainstay_core::failure::Failure;
 use mainstay_store::{Tx, params};
+use mainstay_work::Work;
 use std::sync::Arc;
 
 /// Longest reason that is kept.
@@ -18,14 +22,19 @@ impl Projections {
     /// [`complete_letter`](Self::complete_letter). Until then the letter is `retrying`. Returns it with its payload and the
     /// `retry_run_id` to tell the end of.
     pub async fn prepare_letter(&self, projection: &str, event_id: &str) -> Result<Letter> {
-        let prepare = async |tx: Tx, (projection, event_id, run_id): (String, String, String)| {
-            hold_pending(&tx, &projection, &event_id).await?;
+        type Taking = (Work, String, String, String);
+        let prepare = async |tx: Tx, (work, projection, event_id, run_id): Taking| {
+            let letter = hold_pending(&tx, &projection, &event_id).await?;
+            take_over(&tx, &work, &[letter]).await?;
             tx.execute(&current(RUN_AGAIN), params![&projection, &event_id, run_id]).await?;
             listing::list(&tx, &projection, &event_id).await
         };
         let name = self.shared.find(projection)?.name.clone();
         let run_id = format!("retry_{}", self.shared.ids.uuid());
-        self.shared.store.transact_with((name, event_id.to_owned(), run_id), prepare).await?;
+        self.shared
+            .store
+            .transact_with((self.shared.work.clone(), name, event_id.to_owned(), run_id), prepare)
+            .await?;
         self.letter(projection, event_id).await
     }
 
@@ -44,7 +53,16 @@ impl Projections {
             if tx.query_optional(IS_LETTER, params![&run_id]).await?.is_none() {
                 return Ok(false);
             }
-            retry::conclude(&tx, &shared, &run_id, ended).await
+            let failed = match &ended {
+                Ok(()) => None,
+                Err(reason) => Some(Attempt {
+                    work_id: Some(run_id.clone()),
+                    attempt: 1,
+                    at_ms: tx.now_ms().await?,
+                    failure: Failure::permanent(reason),
+                }),
+            };
+            retry::conclude(&tx, &shared, &run_id, ended, failed.into_iter().collect()).await
         };
         let context = (self.shared.clone(), run_id.to_owned(), ended);
         Ok(self.shared.store.transact_with(context, complete).await?)

@@ -1,17 +1,18 @@
 //! Dead letters of projections (items 214 to 221).
 
 use super::listing;
-use super::many::Which;
+use super::many::{Which, take_over};
 use super::payload;
 use super::poison::CURRENT;
 use super::retry::{Again, REAPPLY, RETRIED};
+use crate::attempts::{self, Attempt};
 use crate::error::{Error, Result};
 use crate::projections::MAX_PAGE;
 use crate::projections::opened::{Projections, Shared};
 use mainstay_core::retry::RetryPolicy;
 use mainstay_core::trace::TraceContext;
 use mainstay_store::{Hold, Row, Tx, params};
-use mainstay_work::{NewWork, RETRIER_POOL};
+use mainstay_work::{NewWork, RETRIER_POOL, Work};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -44,10 +45,10 @@ impl LetterStatus {
         }
     }
 
-    fn of(name: &str) -> Self {
+    pub(super) fn of(name: &str) -> Self {
         match name {
-            "retrying" => Self::Retrying,
-            "resolved" => Self::Resolved,
+            "retrying" | "retried" => Self::Retrying,
+            "resolved" | "replayed" => Self::Resolved,
             "ignored" => Self::Ignored,
             _ => Self::Pending,
         }
@@ -252,6 +253,19 @@ impl Projections {
         Ok(letter)
     }
 
+    /// What has failed so far of a letter, the newest last.
+    pub(crate) async fn attempts_of(&self, projection: &str, event_id: &str) -> Result<Vec<Attempt>> {
+        let read = async |tx: Tx, (projection, event_id): (String, String)| {
+            let sql = format!(
+                "SELECT history FROM mainstay_projection_failures \
+                 WHERE projection = $1 AND event_id = $2 AND {LETTERS} AND {CURRENT}"
+            );
+            let row = tx.query_optional(&sql, params![projection, event_id]).await?;
+            row.map_or(Ok(Vec::new()), |row| Ok(attempts::read(row.get(0)?)))
+        };
+        Ok(self.shared.store.read_with((projection.to_owned(), event_id.to_owned()), read).await?)
+    }
+
     /// How many letters there are.
     pub async fn letter_stats(&self) -> Result<LetterStats> {
         let read = async |tx: Tx| {
@@ -324,6 +338,7 @@ impl Projections {
     pub async fn run_letter(&self, projection: &str, event_id: &str, action: Option<&str>) -> Result<String> {
         let run = async |tx: Tx, (shared, again, action): (Arc<Shared>, Again, String)| {
             let letter = hold_pending(&tx, &again.projection, &again.event_id).await?;
+            take_over(&tx, &shared.work, std::slice::from_ref(&letter)).await?;
             let (attempts, wait_ms, base) = RUN;
             let policy = RetryPolicy::new(attempts, wait_ms, base, RetryPolicy::default().max_backoff_ms());
             let policy = policy.map_err(|error| Error::invalid("retry", error.to_string()))?;
@@ -346,12 +361,14 @@ impl Projections {
 
     /// Leaves a letter for good.
     pub async fn ignore_letter(&self, projection: &str, event_id: &str) -> Result<()> {
-        let ignore = async |tx: Tx, (projection, event_id): (String, String)| {
-            hold_pending(&tx, &projection, &event_id).await?;
+        let ignore = async |tx: Tx, (work, projection, event_id): (Work, String, String)| {
+            let letter = hold_pending(&tx, &projection, &event_id).await?;
+            take_over(&tx, &work, &[letter]).await?;
             tx.execute(&current(IGNORE), params![&projection, &event_id]).await?;
             listing::list(&tx, &projection, &event_id).await
         };
-        let context = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
+        let name = self.shared.find(projection)?.name.clone();
+        let context = (self.shared.work.clone(), name, event_id.to_owned());
         Ok(self.shared.store.transact_with(context, ignore).await?)
     }
 
@@ -403,4 +420,27 @@ async fn purge_some(
     shared.store.failpoints().hit("projections.purged")?;
     let last = old.last().map(|row| Ok::<_, mainstay_store::Error>((row.get(0)?, row.get(1)?, row.get(2)?)));
     Ok((old.len(), last.transpose()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c_026_the_older_names_of_states_are_read_and_the_newer_ones_written() {
+        for (older, newer, status) in [
+            ("retried", "retrying", LetterStatus::Retrying),
+            ("replayed", "resolved", LetterStatus::Resolved),
+            ("pending", "pending", LetterStatus::Pending),
+            ("ignored", "ignored", LetterStatus::Ignored),
+        ] {
+            for name in [older, newer] {
+                assert_eq!(LetterStatus::of(name), status, "as it is kept");
+                let read: LetterStatus = serde_json::from_value(name.into()).unwrap();
+                assert_eq!(read, status, "as somebody asks for it");
+            }
+            assert_eq!(serde_json::to_value(status).unwrap(), newer);
+            assert_eq!(status.as_str(), newer);
+        }
+    }
 }

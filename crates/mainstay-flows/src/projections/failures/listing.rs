@@ -1,6 +1,6 @@
 //! The rows of letters in the inbox, written whenever a letter changes. Only what readers see is listed.
 
-use super::letters::LETTERS;
+use super::letters::{LETTERS, LetterStatus};
 use super::poison::CURRENT;
 use mainstay_store::{Bulk, Result, Row, Tx, Value, params};
 use mainstay_work::inbox::{self, Entry, PROJECTION, Status};
@@ -70,11 +70,11 @@ async fn put(tx: &Tx, rows: &[Row]) -> Result<()> {
             kind: PROJECTION,
             name: row.get(1)?,
             reference: row.get(0)?,
-            status: match row.get(2)? {
-                "retrying" => Status::Retrying,
-                "resolved" => Status::Resolved,
-                "ignored" => Status::Ignored,
-                _ => Status::Pending,
+            status: match LetterStatus::of(row.get(2)?) {
+                LetterStatus::Retrying => Status::Retrying,
+                LetterStatus::Resolved => Status::Resolved,
+                LetterStatus::Ignored => Status::Ignored,
+                LetterStatus::Pending => Status::Pending,
             },
             failed_at: row.get(3)?,
             retries: row.get(4)?,

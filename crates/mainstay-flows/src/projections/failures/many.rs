@@ -3,11 +3,13 @@
 use super::letters::{COLUMNS, IGNORE, LETTERS, Letter, LetterStatus, RETRY, current, letter};
 use super::poison::CURRENT;
 use super::{listing, retry};
+use crate::attempts::{self, Attempt};
 use crate::error::{Error, Result};
 use crate::projections::opened::Projections;
 use futures_util::future::{join_all, try_join_all};
 use mainstay_events::{Event, Selection};
 use mainstay_store::{Bulk, Hold, Tx, Value, params};
+use mainstay_work::Work;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -21,6 +23,13 @@ static HOLD: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::list(&format!(
         "SELECT {COLUMNS} FROM mainstay_projection_failures WHERE {LETTERS} AND {CURRENT} \
          AND event_id IN ({{values}}) ORDER BY projection, position"
+    ))
+});
+static REMEMBER: LazyLock<String> = LazyLock::new(|| {
+    let history = attempts::appended("history", "$3");
+    current(&format!(
+        "UPDATE mainstay_projection_failures SET history = {history} \
+         WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND {{current}}"
     ))
 });
 const REMOVE: &str = "DELETE FROM mainstay_projection_failures WHERE projection = $1 AND event_id = $2 \
@@ -54,6 +63,7 @@ impl Projections {
             return Ok(retried);
         }
         let (letters, items): (Vec<Letter>, Vec<_>) = again.into_iter().unzip();
+        take_over(tx, &self.shared.work, &letters).await?;
         let receipt = self.shared.work.enqueue_in(tx, items).map_err(Error::from)?;
         let sql = current(RETRY);
         let update = async |(letter, work_id): (&Letter, &String)| {
@@ -74,13 +84,14 @@ impl Projections {
         which: &[Which],
     ) -> mainstay_store::Result<Vec<Which>> {
         let held = hold(tx, which, &[LetterStatus::Pending]).await?;
+        take_over(tx, &self.shared.work, &held).await?;
         let sql = current(IGNORE);
         each(tx, &sql, &held).await?;
         listing::list_events(tx, &ids(&held)).await?;
         Ok(held.into_iter().map(|letter| (letter.projection_name, letter.event_id)).collect())
     }
 
-    /// Removes letters in a transaction; those that nobody tries again.
+    /// Removes letters in a transaction, with all that is known of them; those that nobody tries again.
     pub(crate) async fn remove_letters_in(
         &self,
         tx: &Tx,
@@ -88,6 +99,8 @@ impl Projections {
     ) -> mainstay_store::Result<Vec<Which>> {
         let states = [LetterStatus::Pending, LetterStatus::Resolved, LetterStatus::Ignored];
         let held = hold(tx, which, &states).await?;
+        let runs: Vec<String> = held.iter().filter_map(|letter| letter.retry_run_id.clone()).collect();
+        self.shared.work.remove_letters_in(tx, &runs).await?;
         each(tx, &current(REMOVE), &held).await?;
         Ok(held.into_iter().map(|letter| (letter.projection_name, letter.event_id)).collect())
     }
@@ -99,6 +112,22 @@ impl Projections {
         let event = page.events.into_iter().next().filter(|event| event.id() == letter.event_id);
         event.ok_or_else(|| mainstay_events::Error::NotFound(letter.event_id.clone()).into())
     }
+}
+
+/// Takes over what is kept of letters in those of their work, as it was before there was a place for it beside them.
+pub(super) async fn take_over(tx: &Tx, work: &Work, letters: &[Letter]) -> mainstay_store::Result<()> {
+    let runs: Vec<String> = letters.iter().filter_map(|letter| letter.retry_run_id.clone()).collect();
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let mut taken = work.take_letters_in(tx, &runs).await?;
+    for letter in letters {
+        let Some(attempts) = letter.retry_run_id.as_ref().and_then(|run| taken.remove(run)) else { continue };
+        let attempts = attempts.into_iter().map(|(run, one)| Attempt::of(&run, one));
+        let history = attempts::write(attempts)?;
+        tx.execute(&REMEMBER, params![&letter.projection_name, &letter.event_id, history]).await?;
+    }
+    Ok(())
 }
 
 fn ids(letters: &[Letter]) -> Vec<&str> {

@@ -14,6 +14,7 @@
 
 use super::listing;
 use super::poison::CURRENT;
+use crate::attempts::{self, Attempt};
 use crate::projections::definition::Projection;
 use mainstay_core::failure::Failure;
 use mainstay_core::random::Random;
@@ -41,12 +42,17 @@ pub(crate) const RESOLVE: &str = "UPDATE mainstay_projection_failures SET status
      resolved_at = mainstay_now() WHERE projection = $1 AND event_id = $2 AND generation = $3";
 const ATTEMPTS: &str = "SELECT attempts, status FROM mainstay_projection_failures \
      WHERE projection = $1 AND event_id = $2 AND generation = $3";
-const RECORD: &str = "INSERT INTO mainstay_projection_failures (projection, event_id, generation, position, \
-     event_type, correlation_id, is_poison, status, attempts, error, failed_at, retry_count, trace) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, mainstay_now(), 0, $11) \
-     ON CONFLICT (projection, event_id, generation) DO UPDATE SET is_poison = excluded.is_poison, \
-     status = excluded.status, attempts = excluded.attempts, error = excluded.error, failed_at = excluded.failed_at, \
-     retry_run_id = NULL, resolved_at = NULL";
+static RECORD: LazyLock<String> = LazyLock::new(|| {
+    let history = attempts::appended("mainstay_projection_failures.history", "excluded.history");
+    format!(
+        "INSERT INTO mainstay_projection_failures (projection, event_id, generation, position, \
+         event_type, correlation_id, is_poison, status, attempts, error, failed_at, retry_count, trace, history) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, mainstay_now(), 0, $11, $12) \
+         ON CONFLICT (projection, event_id, generation) DO UPDATE SET is_poison = excluded.is_poison, \
+         status = excluded.status, attempts = excluded.attempts, error = excluded.error, \
+         failed_at = excluded.failed_at, retry_run_id = NULL, resolved_at = NULL, history = {history}"
+    )
+});
 
 const LEAVE_OUT: &str = "INSERT INTO mainstay_projection_failures (projection, event_id, generation, position, \
      event_type, correlation_id, is_poison, status, attempts, error, failed_at, retry_count, trace) \
@@ -156,6 +162,10 @@ pub(crate) async fn record(
         (true, false, _) => "pending",
         (false, ..) => "failing",
     };
+    // Those of an event that may be quarantined are counted only.
+    let one =
+        Attempt { work_id: None, attempt: attempts, at_ms: tx.now_ms().await?, failure: failure.clone() };
+    let history = attempts::write((!is_poison).then_some(one))?;
     let trace = event.trace().and_then(|trace| serde_json::to_string(&trace).ok());
     let params = params![
         &projection.name,
@@ -169,8 +179,9 @@ pub(crate) async fn record(
         attempts,
         failure.message(),
         trace,
+        history,
     ];
-    tx.execute(RECORD, params).await?;
+    tx.execute(&RECORD, params).await?;
     // One that is failing is a letter only if it was one before.
     if !is_poison && (next != "failing" || !matches!(status, "" | "failing")) {
         listing::list(tx, &projection.name, event.id()).await?;
@@ -188,6 +199,11 @@ const FORGET_GENERATION: &str =
 const KNOWN_ANEW: &str = "DELETE FROM mainstay_projection_failures WHERE projection = $1 AND generation = $2 \
      AND (status IN ('failing', 'replayed') OR event_id IN (SELECT newer.event_id \
      FROM mainstay_projection_failures newer WHERE newer.projection = $1 AND newer.generation = $3))";
+/// An event that has failed in both is the same letter, with all that has failed.
+const REMEMBER: &str = "UPDATE mainstay_projection_failures SET history = coalesce((SELECT older.history \
+     FROM mainstay_projection_failures older WHERE older.projection = $1 AND older.generation = $2 \
+     AND older.event_id = mainstay_projection_failures.event_id), '') || coalesce(history, '') \
+     WHERE projection = $1 AND generation = $3 AND is_poison = 0";
 const RESOLVE_OPEN: &str = "UPDATE mainstay_projection_failures SET status = 'resolved', attempts = 0, \
      resolved_at = mainstay_now() \
      WHERE projection = $1 AND generation = $2 AND status IN ('pending', 'retrying')";
@@ -211,6 +227,7 @@ pub(crate) async fn forget_generation(
 /// One generation takes the place of another: what had failed in the old one and has not in the new one is resolved.
 pub(crate) async fn take_over(tx: &Tx, projection: &str, old: i64, new: i64) -> mainstay_store::Result<()> {
     listing::take_over(tx, projection, old, new).await?;
+    tx.execute(REMEMBER, params![projection, old, new]).await?;
     tx.execute(KNOWN_ANEW, params![projection, old, new]).await?;
     tx.execute(RESOLVE_OPEN, params![projection, old]).await?;
     tx.execute(CARRY_OVER, params![projection, old, new]).await.map(drop)

@@ -4,6 +4,7 @@
 use super::listing;
 use super::poison::Quarantined;
 use super::record::RESOLVE;
+use crate::attempts::{self, Attempt};
 use crate::error::Error;
 use crate::projections::checkpoints;
 use crate::projections::definition::Projection;
@@ -18,7 +19,7 @@ use mainstay_store::{Hold, Tx, params};
 use mainstay_work::{Call, Functions, NewWork, OnComplete, WorkResult};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 pub(crate) const APPLY: &str = "mainstay.projection.apply";
 pub(crate) const REAPPLY: &str = "mainstay.projection.reapply";
@@ -89,8 +90,13 @@ const BY_RUN: &str = "SELECT position, generation, is_poison, attempts, projecti
      FROM mainstay_projection_failures WHERE retry_run_id = $1 AND status IN ('retrying', 'replayed')";
 const FORGET: &str = "DELETE FROM mainstay_projection_failures \
      WHERE projection = $1 AND event_id = $2 AND generation = $3";
-const BACK: &str = "UPDATE mainstay_projection_failures SET status = $4, last_error = $5, failed_at = mainstay_now(), \
-     attempts = $6 WHERE projection = $1 AND event_id = $2 AND generation = $3";
+static BACK: LazyLock<String> = LazyLock::new(|| {
+    let history = attempts::appended("history", "$7");
+    format!(
+        "UPDATE mainstay_projection_failures SET status = $4, last_error = $5, failed_at = mainstay_now(), \
+         attempts = $6, history = {history} WHERE projection = $1 AND event_id = $2 AND generation = $3"
+    )
+});
 
 /// Applies one event again, if that is still this run's to do; whether it was.
 async fn apply_again(tx: &Tx, shared: &Shared, again: &Again, run_id: &str) -> mainstay_store::Result<bool> {
@@ -138,15 +144,17 @@ async fn ended(tx: &Tx, shared: &Shared, told: &OnComplete<Box<RawValue>>) -> ma
         WorkResult::Failed { error } => Err(error.clone()),
         WorkResult::Canceled => Err("canceled".to_owned()),
     };
-    conclude(tx, shared, &told.work_id, result).await.map(drop)
+    let attempts = told.errors.iter().map(|one| Attempt::of(&told.work_id, one.clone())).collect();
+    conclude(tx, shared, &told.work_id, result, attempts).await.map(drop)
 }
 
-/// Notes how a run has ended; whether an event waits for it.
+/// Notes how a run has ended, and what it has failed with; whether an event waits for it.
 pub(super) async fn conclude(
     tx: &Tx,
     shared: &Shared,
     run_id: &str,
     result: Result<(), String>,
+    failed: Vec<Attempt>,
 ) -> mainstay_store::Result<bool> {
     let rows = tx.query_holding(BY_RUN, params![run_id], Hold::Alone).await?;
     let Some(row) = rows.first() else { return Ok(false) };
@@ -163,7 +171,8 @@ pub(super) async fn conclude(
     let projection = shared.find(&name).ok();
     let attempts = projection.as_ref().map_or(1, |projection| projection.max_attempts());
     let status = if is_poison { "quarantined" } else { "pending" };
-    tx.execute(BACK, params![&name, &event_id, generation, status, &error, attempts]).await?;
+    let history = attempts::write(failed)?;
+    tx.execute(&BACK, params![&name, &event_id, generation, status, &error, attempts, history]).await?;
     if !is_poison {
         listing::list(tx, &name, &event_id).await?;
     }

@@ -1,7 +1,7 @@
 //! What is done about many letters: preview, run, progress, cancel.
 
 use super::bench::{Bench, PATIENCE, SHOP, components, orders, until};
-use mainstay_flows::dead_letters::{Action, CHUNK, Filter, OperationStatus, POOL, Status, Upkeep};
+use mainstay_flows::dead_letters::{Action, CHUNK, Filter, OperationStatus, POOL, RETENTION, Status, Upkeep};
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_testkit::time::VirtualTime;
 use std::time::Duration;
@@ -152,7 +152,7 @@ fn a_cancelled_preview_cannot_be_run_and_an_old_one_has_expired() {
         assert_eq!(bench.letters.operations(None, None, 10).await.unwrap().len(), 2);
         let cancelled = Some(OperationStatus::Cancelled);
         assert_eq!(bench.letters.operations(cancelled, None, 10).await.unwrap().len(), 1);
-        time.advance(mainstay_flows::dead_letters::RETENTION.as_millis() as i64 + 1).await.unwrap();
+        time.advance(RETENTION.as_millis() as i64 + 1).await.unwrap();
         bench.letters.preview(Action::Retry, Filter::default(), "ann").await.unwrap();
         assert_eq!(bench.letters.operations(None, None, 10).await.unwrap().len(), 1);
     });
@@ -192,5 +192,49 @@ fn a_letter_that_cannot_be_tried_again_is_named_and_holds_nobody_up() {
         engine.stop(PATIENCE).await.unwrap();
         assert_eq!((ended.status, ended.done, ended.failed), (OperationStatus::Done, 2, 1));
         assert_eq!((ended.failures.len(), &*ended.failures[0].code), (1, "WORK_INVALID"));
+    });
+}
+
+#[test]
+fn an_operation_goes_on_when_the_clock_is_set_back() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let bench = Bench::on(store, Duration::from_secs(15), Upkeep::none()).await;
+        let engine = bench.start().await;
+        bench.charge(orders(CHUNK + 1)).await;
+        engine.stop(PATIENCE).await.unwrap();
+        let operation = bench.letters.preview(Action::Ignore, Filter::default(), "ann").await.unwrap();
+        bench.letters.run(&operation.operation_id).await.unwrap();
+        time.advance(-3_600_000).await.unwrap();
+        let engine = bench.start().await;
+        let done = async || bench.letters.operation(&operation.operation_id).await.unwrap().done;
+        until("the first chunk is done", async || done().await == CHUNK as u64).await;
+        // The pace that it keeps, and nothing of the hour.
+        time.advance(1_000).await.unwrap();
+        assert_eq!(bench.ended(&operation.operation_id).await.done, CHUNK as u64 + 1);
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn what_was_done_is_forgotten_after_a_while_whoever_does_the_next_thing() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let bench = Bench::on(store, Duration::from_secs(15), Upkeep::none()).await;
+        let engine = bench.start().await;
+        bench.charge(orders(4)).await;
+        engine.stop(PATIENCE).await.unwrap();
+        let retention = i64::try_from(RETENTION.as_millis()).unwrap();
+        let all = bench.list(Filter::default()).await;
+        let on_record = async || bench.letters.operations(None, None, 10).await.unwrap();
+        bench.letters.retry(all[0].number, "ann").await.unwrap();
+        time.advance(retention).await.unwrap();
+        bench.letters.ignore(all[1].number, "bob").await.unwrap();
+        assert_eq!(on_record().await.len(), 2);
+        time.advance(retention + 1).await.unwrap();
+        let old = Upkeep { ignore_after: Some(Duration::from_secs(1)), ..Upkeep::none() };
+        assert_eq!(bench.letters.tend(&old).await.unwrap().ignored, 2);
+        let left = on_record().await;
+        assert_eq!((left.len(), &*left[0].asked_by), (1, "upkeep"));
     });
 }

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 pub(super) const KINDS: [&str; 5] = ["append", "onComplete", "projection", "publication", "work"];
 
-async fn one_of_each(place: &Place) -> Bench {
+/// One letter of every kind.
+pub(super) async fn one_of_each(place: &Place) -> Bench {
     let bench = Bench::open(place).await;
     fail_once_each(&bench).await;
     bench
@@ -71,7 +72,8 @@ fn letters_of_every_kind_are_listed_once_with_what_they_belong_to() {
             let detail = bench.letters.get(letter.number).await.unwrap();
             let told = (detail.work.is_some(), detail.projection.is_some(), detail.publication.is_some());
             match letter.kind.as_str() {
-                "projection" => assert_eq!(told, (false, true, false)),
+                // It was tried three times before it was passed over.
+                "projection" => assert_eq!((told, detail.attempts.len()), ((false, true, false), 3)),
                 "publication" => assert_eq!((told, detail.attempts.len()), ((false, false, true), 1)),
                 _ => assert_eq!((told, detail.attempts.len()), ((true, false, false), 1)),
             }

@@ -3,6 +3,7 @@
 mod bench;
 mod bulk;
 mod crash;
+mod history;
 mod kinds;
 mod listing;
 mod live;

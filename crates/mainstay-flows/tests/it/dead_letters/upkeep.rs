@@ -1,8 +1,10 @@
 //! What is done about letters by itself, if it is wanted.
 
-use super::bench::{Bench, PATIENCE, SHOP, components, of_kind, until};
+use super::bench::{Bench, PATIENCE, SHOP, components, of_kind, orders, until};
 use super::kinds::{KINDS, fail_once_each};
-use mainstay_flows::dead_letters::{Again, Filter, Status, Tended, Upkeep};
+use mainstay_core::failpoints::Action as FailpointAction;
+use mainstay_flows::dead_letters::{Again, CHUNK, Filter, Status, Tended, Upkeep};
+use mainstay_store::Tx;
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_testkit::time::VirtualTime;
 use std::time::Duration;
@@ -35,6 +37,25 @@ fn letters_are_tried_again_by_themselves_with_growing_waits_and_no_more_often_th
         let record = bench.letters.operations(None, None, 10).await.unwrap();
         assert_eq!(record.len(), 3);
         assert!(record.iter().all(|one| one.asked_by == "upkeep" && one.done == 1 && one.total == 1));
+    });
+}
+
+#[test]
+fn letters_that_were_given_up_are_not_looked_at_again() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let bench = Bench::on(store, Duration::from_secs(15), Upkeep::none()).await;
+        let engine = bench.start().await;
+        bench.charge(orders(CHUNK + 1)).await;
+        engine.stop(PATIENCE).await.unwrap();
+        let give_up = async |tx: Tx| tx.execute("UPDATE mainstay_dead_letters SET retries = 3", &[]).await;
+        bench.store.transact(give_up).await.unwrap();
+        time.advance(1_000_000).await.unwrap();
+        // One look for each number of retries, and none at a second chunk.
+        bench.store.failpoints().arm("letters.tending", FailpointAction::Error, 3, 1);
+        assert_eq!(bench.letters.tend(&again(3)).await.unwrap(), Tended::default());
+        assert!(bench.letters.tend(&again(3)).await.is_err(), "the point is where letters are looked at");
+        assert_eq!(bench.letters.tend(&again(4)).await.unwrap().retried, CHUNK as u64 + 1);
     });
 }
 

@@ -91,6 +91,7 @@ fn b_154_telling_an_end_again_succeeds_and_adds_nothing() {
             context: Some(payment),
             result: WorkResult::Success { return_value },
             attempts: 1,
+            errors: Vec::new(),
         };
         let again = NewWork::new("payments", CAUGHT, &told).unwrap();
         let again = bench.work.enqueue(again).await.unwrap().work_id;

@@ -2,8 +2,9 @@
 
 use super::support::{Bad, Bench, PATIENCE, noting, noting_unless, until};
 use mainstay_events::NewEvent;
-use mainstay_flows::projections::failures::PoisonStatus;
+use mainstay_flows::projections::failures::{LetterFilter, PoisonStatus};
 use mainstay_flows::projections::{Poison, Projection, Quarantined};
+use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
 use std::sync::{Arc, Mutex};
 
@@ -160,5 +161,28 @@ fn b_191_an_event_can_be_left_for_good_or_made_up_for() {
         until("the rest is applied again", async || bench.noted("a").await.len() == 2).await;
         assert_eq!(bench.noted("a").await, [3, 3]);
         projecting.stop(PATIENCE).await;
+    });
+}
+
+#[test]
+fn c_041_what_is_quarantined_is_no_dead_letter() {
+    for_each_store(async |place| {
+        let (bad, alerts) = (Bad::texts(&["bad"]), Alerts::default());
+        let bench =
+            Bench::open(&place, vec![poisoned("a", &bad, true, &alerts), noting_unless("b", &bad)]).await;
+        bench.append("Noted", &["bad"]).await;
+        let projecting = bench.projections.start();
+        bench.caught_up("a").await;
+        bench.caught_up("b").await;
+        projecting.stop(PATIENCE).await;
+        let letters = bench.projections.letters(LetterFilter::default(), 10).await.unwrap();
+        let named: Vec<&str> = letters.iter().map(|letter| &*letter.projection_name).collect();
+        assert_eq!(named, ["b"], "only where nothing is quarantined");
+        let list = async |tx: Tx| {
+            mainstay_work::inbox::page(&tx, &mainstay_work::inbox::Filter::default(), None, 10).await
+        };
+        let listed = bench.store.read(list).await.unwrap();
+        let named: Vec<&str> = listed.iter().map(|letter| &*letter.name).collect();
+        assert_eq!((named, bench.projections.poison_stats().await.unwrap().total), (vec!["b"], 1));
     });
 }

@@ -68,6 +68,8 @@ pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
             ("Skipped", Some(html! { (count(operation.number("skipped"))) ", dealt with by others meanwhile" })),
             ("Failed", Some(html! { (count(operation.number("failed"))) })),
             ("Asked by", Some(code(operation.text("askedBy")))),
+            ("Run by", operation.get("runBy").and_then(Value::as_str).map(code)),
+            ("Cancelled by", operation.get("cancelledBy").and_then(Value::as_str).map(code)),
             ("Made", Some(ago(operation.number("createdAt"), now))),
             ("Ended", operation.maybe("endedAt").map(|at| ago(at, now))),
         ]))

@@ -98,13 +98,13 @@ pub(super) async fn get(Inbox(inbox, _): Inbox, Path(id): Path<String>) -> Answe
     responses((status = 200, body = schema::DeadLetterOperation)))]
 pub(super) async fn run(Inbox(inbox, asks): Inbox, Path(id): Path<String>) -> Answer<Json<Operation>> {
     may(&asks, inbox.operation(&id).await?.action)?;
-    Ok(Json(inbox.run(&id).await?))
+    Ok(Json(inbox.run_by(&id, asks.name()).await?))
 }
 
 /// Stop an operation on dead letters; what it has done stays
 #[utoipa::path(post, path = "/admin/dead-letter-operations/{id}/cancel", operation_id = "cancelDeadLetterOperation",
     tag = "dead letters", params(("id" = String, Path, description = "The operation")),
     responses((status = 200, body = schema::DeadLetterOperation)))]
-pub(super) async fn cancel(Inbox(inbox, _): Inbox, Path(id): Path<String>) -> Answer<Json<Operation>> {
-    Ok(Json(inbox.cancel(&id).await?))
+pub(super) async fn cancel(Inbox(inbox, asks): Inbox, Path(id): Path<String>) -> Answer<Json<Operation>> {
+    Ok(Json(inbox.cancel_by(&id, asks.name()).await?))
 }

@@ -117,7 +117,7 @@ pub(super) struct DeadLetterDetail {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 struct DeadLetterAttempt {
-    work_id: String,
+    work_id: Option<String>,
     /// Which execution it was, from 1.
     attempt: u32,
     at_ms: i64,
@@ -189,6 +189,10 @@ pub(super) struct DeadLetterOperation {
     letter_id: Option<String>,
     /// Who wanted it: the id of a token, `local` or `upkeep`.
     asked_by: String,
+    /// Who let it run, if it was previewed before.
+    run_by: Option<String>,
+    /// Who stopped it.
+    cancelled_by: Option<String>,
     status: OperationStatus,
     /// What it would touch.
     preview: Vec<DeadLetterCount>,

@@ -27,6 +27,9 @@ use axum::http::request::Parts;
 use mainstay_flows::projections::Projections;
 use utoipa_axum::routes;
 
+/// Where it is seen first what is done about many letters, whatever their kind.
+const MANY: &str = "/admin/dead-letter-operations";
+
 pub(super) fn routes() -> Routes {
     use Permission::{Admin, Operator, Reader};
     Routes::default()
@@ -58,9 +61,9 @@ pub(super) fn routes() -> Routes {
         .add(Operator, routes!(failures::prepare_letter))
         .add(Operator, routes!(failures::complete_letter))
         .add(Operator, routes!(failures::ignore_letter))
-        .add(Operator, routes!(failures::retry_letters))
-        .add(Operator, routes!(failures::ignore_letters))
-        .add(Admin, routes!(failures::purge_letters))
+        .add(Operator.replaced_by(MANY), routes!(failures::retry_letters))
+        .add(Operator.replaced_by(MANY), routes!(failures::ignore_letters))
+        .add(Admin.replaced_by(MANY), routes!(failures::purge_letters))
         .add(Operator, routes!(publications::publish))
         .add(Reader, routes!(publications::status))
         .add(Reader, routes!(publications::list))
@@ -69,8 +72,8 @@ pub(super) fn routes() -> Routes {
         .add(Reader, routes!(publications::letter))
         .add(Operator, routes!(publications::retry_letter))
         .add(Operator, routes!(publications::ignore_letter))
-        .add(Operator, routes!(publications::retry_letters))
-        .add(Operator, routes!(publications::ignore_letters))
+        .add(Operator.replaced_by(MANY), routes!(publications::retry_letters))
+        .add(Operator.replaced_by(MANY), routes!(publications::ignore_letters))
         .add(Reader, routes!(traces::get))
         .add(Operator, routes!(intents::record))
         .add(Operator, routes!(intents::complete))

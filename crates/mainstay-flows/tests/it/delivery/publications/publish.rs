@@ -215,8 +215,12 @@ fn b_170_the_sixth_failure_is_the_last_and_makes_a_dead_letter() {
             (&*id, "temporaryServiceUnavailable: down")
         );
         assert_eq!((letters[0].attempt_count, letters[0].retry_count), (6, 0));
-        let work = bench.work.letter(letters[0].work_id.as_ref().unwrap()).await.unwrap();
-        assert_eq!((work.attempts, work.errors.len()), (6, 6), "the work's letter has the history");
+        let history = bench.publisher.attempts_of(&letters[0].publication_id).await.unwrap();
+        let numbers: Vec<u32> = history.iter().map(|one| one.attempt).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6], "every failure is kept");
+        assert!(
+            history.iter().all(|one| one.work_id == letters[0].work_id && one.failure.message() == "down")
+        );
     });
 }
 
