@@ -40,7 +40,7 @@ mod server;
 mod shutdown;
 pub mod tokens;
 
-pub use access::{Permission, Principal, Role, Rule, UnknownRole};
+pub use access::{Oversight, Permission, Principal, Role, Rule, UnknownRole};
 pub use app::App;
 pub use error::{CODES, Error, Result};
 pub use extract::{Json, Path, Query, Trace};
