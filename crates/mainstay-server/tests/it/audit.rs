@@ -499,3 +499,22 @@ fn many_at_once_make_one_chain() {
         assert_eq!(verify(&server.store, None).await.unwrap().number, 20);
     });
 }
+
+#[test]
+fn what_was_refused_or_one_tenant_did_is_found_without_reading_everything() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let names = async |tx: Tx, is_shared: bool| {
+            let sql = match is_shared {
+                true => "SELECT indexdef FROM pg_indexes WHERE tablename = 'mainstay_audit'",
+                false => "SELECT COALESCE(sql, '') FROM sqlite_schema WHERE tbl_name = 'mainstay_audit'",
+            };
+            let rows = tx.query(sql, &[]).await?;
+            rows.iter().map(|row| row.get::<String>(0)).collect::<mainstay_store::Result<Vec<_>>>()
+        };
+        let known = store.read_with(store.is_shared(), names).await.unwrap();
+        for columns in ["(user_id, number)", "(outcome, number)", "(tenant_id, number)"] {
+            assert!(known.iter().any(|made| made.contains(columns)), "{columns}: {known:?}");
+        }
+    });
+}
