@@ -27,6 +27,7 @@ mod glance;
 mod health;
 mod leftover;
 mod listen;
+mod masked;
 mod metrics;
 mod observe;
 mod openapi;
