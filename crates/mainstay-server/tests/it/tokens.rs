@@ -190,5 +190,8 @@ fn tokens_are_listed_a_page_at_a_time() {
         for wrong in ["limit=0", "limit=1001", "cursor=x", "cursor=t1", "cursor=t1.%00"] {
             ask(&format!("/admin/tokens?{wrong}")).await.problem(400, "QUERY_INVALID");
         }
+        // Neither database can hold a NUL.
+        let revoke = request("DELETE", "/admin/tokens/a%00").token(&admin);
+        revoke.send(server.address).await.problem(400, "PATH_INVALID");
     });
 }
