@@ -18,17 +18,26 @@ pub fn is_secret(name: &str) -> bool {
 
 /// Hides every member that is a secret by its name; whether there was one.
 pub fn hide(document: &mut Value) -> bool {
+    let mut is_found = false;
     match document {
-        Value::Array(items) => items.iter_mut().fold(false, |found, item| hide(item) || found),
-        Value::Object(members) => members.iter_mut().fold(false, |found, (name, member)| {
-            if is_secret(name) && !member.is_null() {
-                *member = HIDDEN.into();
-                return true;
+        Value::Array(items) => {
+            for item in items {
+                is_found |= hide(item);
             }
-            hide(member) || found
-        }),
-        _ => false,
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                if is_secret(name) && !member.is_null() {
+                    *member = HIDDEN.into();
+                    is_found = true;
+                } else {
+                    is_found |= hide(member);
+                }
+            }
+        }
+        _ => {}
     }
+    is_found
 }
 
 #[cfg(test)]
