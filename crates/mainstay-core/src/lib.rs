@@ -19,4 +19,5 @@ pub mod query;
 pub mod random;
 pub mod retry;
 pub mod schedule;
+pub mod secrets;
 pub mod trace;

@@ -97,6 +97,9 @@ mainstay_core::codes! {
     ORIGIN_REFUSED "ORIGIN_REFUSED" 403 false
         "A request without a token came through a name, a proxy or a web page that is not this machine's own."
         "Address the server as 127.0.0.1, [::1] or localhost, or send a token.";
+    LIMIT_RESERVED "LIMIT_RESERVED" 403 false
+        "The limit counts what is done to the server itself; applications neither take from it nor change its budgets."
+        "Take from a limit of your own; `PUT /admin/limits/NAME` makes one. An admin changes this one with `mainstay limits set`.";
     ROUTE_NOT_FOUND "ROUTE_NOT_FOUND" 404 false
         "There is nothing at this path."
         "Look for the path in /openapi.json.";

@@ -17,6 +17,8 @@ pub(crate) struct Figures {
     pub(crate) server_errors: Counter,
     /// Requests that were not let in.
     pub(crate) refused: Counter,
+    /// Calls that were refused, and reads, of which there were too many to write them down.
+    pub(crate) unaudited: Counter,
     /// Handlers that panicked.
     pub(crate) panics: Counter,
     /// Time from the head of a request to the head of its answer.
@@ -33,6 +35,7 @@ impl Measured for Figures {
         visit("server_client_errors", "Answers with a status of 4xx.", counter(&self.client_errors));
         visit("server_server_errors", "Answers with a status of 5xx.", counter(&self.server_errors));
         visit("server_refused", "Requests that were not let in.", counter(&self.refused));
+        visit("server_unaudited", "Refusals and reads too many to be audited.", counter(&self.unaudited));
         visit("server_panics", "Handlers that panicked.", counter(&self.panics));
         let time = Reading::Microseconds(self.time.snapshot());
         visit("server_request_time", "Time until the head of the answer.", time);

@@ -27,6 +27,7 @@ mod glance;
 mod health;
 mod leftover;
 mod listen;
+mod masked;
 mod metrics;
 mod observe;
 mod openapi;
@@ -40,7 +41,7 @@ mod server;
 mod shutdown;
 pub mod tokens;
 
-pub use access::{Permission, Principal, Role, Rule, UnknownRole};
+pub use access::{Oversight, Permission, Principal, Role, Rule, UnknownRole};
 pub use app::App;
 pub use error::{CODES, Error, Result};
 pub use extract::{Json, Path, Query, Trace};

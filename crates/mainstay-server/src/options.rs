@@ -2,6 +2,7 @@
 
 use crate::health::HealthRules;
 use axum::body::Body;
+use mainstay_core::addresses::Range;
 use mainstay_guards::limits::RateLimitLayer;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ pub struct Options {
     pub(crate) shutdown_grace: Duration,
     pub(crate) max_body_bytes: usize,
     pub(crate) rate_limits: Option<RateLimitLayer<Body>>,
+    pub(crate) proxies: Vec<Range>,
     pub(crate) health: HealthRules,
     pub(crate) configuration: Option<serde_json::Value>,
 }
@@ -65,6 +67,7 @@ impl Default for Options {
             shutdown_grace: Duration::from_millis(defaults::SHUTDOWN_GRACE_MS),
             max_body_bytes: defaults::MAX_BODY_BYTES,
             rate_limits: None,
+            proxies: Vec::new(),
             health: HealthRules::default(),
             configuration: None,
         }
@@ -118,6 +121,12 @@ impl Options {
     /// and `/metrics` do not pass them. Whom a request comes from is known by its [`Peer`](mainstay_guards::http::Peer).
     pub fn rate_limits(self, rate_limits: RateLimitLayer<Body>) -> Self {
         Self { rate_limits: Some(rate_limits), ..self }
+    }
+
+    /// Where your own proxies are. The console believes them, and nobody else, that a request was passed on under another name
+    /// and that the browser spoke TLS.
+    pub fn proxies(self, proxies: impl IntoIterator<Item = Range>) -> Self {
+        Self { proxies: proxies.into_iter().collect(), ..self }
     }
 
     /// From when on something is wrong, for probes and `/health`.

@@ -1,7 +1,7 @@
 //! The table of routes. There is one way to add one, and it takes a permission.
 
 use crate::access::guard::{Post, guard};
-use crate::access::{Permission, Rule};
+use crate::access::{Oversight, Permission, Rule};
 use crate::app::App;
 use crate::options::BATCH_FACTOR;
 use crate::{Problem, console, error, leftover, observe};
@@ -19,7 +19,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 /// Below this, requests need no token while the server listens on this machine alone and no token was ever made.
 const OPEN: &str = "/v1/";
 
-/// What is done below this is written down.
+/// What is done below this is written down and counted, unless its rule says otherwise.
 const AUDITED: &str = "/admin/";
 
 /// Whoever asks these must be answered however much is asked: they tell whether the server is well.
@@ -60,6 +60,8 @@ pub struct Route {
     pub path: String,
     /// What it needs.
     pub permission: Permission,
+    /// How closely its calls are watched.
+    pub oversight: Oversight,
 }
 
 impl fmt::Display for Route {
@@ -79,7 +81,11 @@ impl Routes {
         let paths: Vec<_> = described.1.paths.keys().cloned().collect();
         let [path] = <[String; 1]>::try_from(paths)
             .unwrap_or_else(|paths| panic!("handlers that are added together share one path, not {paths:?}"));
-        self.entries.push(Entry { rule: rule.into(), path, described });
+        let mut rule = rule.into();
+        if path.starts_with(AUDITED) && rule.oversight == Oversight::Usual {
+            rule.oversight = Oversight::Counted;
+        }
+        self.entries.push(Entry { rule, path, described });
         self
     }
 
@@ -98,6 +104,7 @@ impl Routes {
                 method,
                 path: entry.path.clone(),
                 permission: entry.rule.permission,
+                oversight: entry.rule.oversight,
             })
         });
         rows.collect()
@@ -133,10 +140,13 @@ impl Routes {
         let most_bytes = app.options().max_body_bytes.saturating_mul(BATCH_FACTOR);
         let once = OnceLayer::new(Answers::new(app.store().clone()), Key::user()).max_body_bytes(most_bytes);
         for Entry { rule, path, described: (_, _, handlers) } in self.entries {
-            let audited = path.starts_with(AUDITED).then(|| path.as_str().into());
+            let is_audited = rule.oversight != Oversight::Usual;
+            let audited = is_audited.then(|| path.as_str().into());
             let post = Post { app: app.clone(), rule, is_open: path.starts_with(OPEN), audited };
-            // Whoever repeats a request with its key is answered as the first time; answers that stream are not kept.
-            let is_kept = path.starts_with(OPEN) && !rule.is_streaming;
+            // Whoever repeats a request with its key is answered as the first time. Answers that stream are not kept; nor are
+            // those of what is written down, which comes to the same when it is done again, and whose entry belongs to the
+            // transaction of the action, not to that of the key.
+            let is_kept = path.starts_with(OPEN) && !rule.is_streaming && !is_audited;
             let handlers = if is_kept { handlers.layer(once.clone()) } else { handlers };
             let is_limited = !UNLIMITED.contains(&path.as_str());
             let router = if is_limited { &mut limited } else { &mut unlimited };

@@ -127,8 +127,8 @@ static PROXIES: Setting = setting(
     "proxies",
     Kind::Ranges,
     Value::List(Vec::new()),
-    "The addresses of your own proxies. What they say about whom they speak for is believed, and nobody else's word is; \
-     see docs/operations/trusted-proxies.md.",
+    "The addresses of your own proxies. What they say about whom they speak for is believed, and whether that one spoke TLS; \
+     nobody else's word is. See docs/operations/trusted-proxies.md.",
 );
 static PROXY_HEADER: Setting = setting(
     "proxyHeader",
@@ -155,6 +155,7 @@ pub fn options(config: &Config) -> Result<Options, Error> {
         .body_timeout(duration(&BODY_TIMEOUT_MS))
         .shutdown_grace(duration(&SHUTDOWN_GRACE_MS))
         .max_body_bytes(count(&MAX_BODY_BYTES))
+        .proxies(config.list(&PROXIES).iter().map(|range| range.parse().expect("ranges are checked")))
         .health(health::rules(config));
     let options = match rate_limits(config)? {
         Some(rate_limits) => options.rate_limits(rate_limits),

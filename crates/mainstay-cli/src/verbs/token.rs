@@ -2,6 +2,7 @@
 
 use crate::arguments::Global;
 use crate::reach::Reached;
+use crate::remote::segment;
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
 use mainstay_server::tokens::{New, Token as Row};
@@ -90,11 +91,19 @@ impl Create {
 
 async fn list(global: &Global) -> Result<()> {
     let tokens = match global.reach().await? {
-        Reached::Server(server) => server.get("/admin/tokens")?,
+        Reached::Server(server) => {
+            let mut all: TokenList = server.get("/admin/tokens")?;
+            while let Some(next) = all.next.take() {
+                let page: TokenList = server.get(&format!("/admin/tokens?cursor={}", segment(&next)))?;
+                all.tokens.extend(page.tokens);
+                all.next = page.next;
+            }
+            all
+        }
         Reached::Store(store) => {
             let tokens = Tokens::new(store.clone()).list(None).await;
             store.close().await;
-            TokenList { tokens: tokens? }
+            TokenList { tokens: tokens?, next: None }
         }
     };
     match global.json {

@@ -181,6 +181,8 @@ fn the_lines_in_the_documents_are_answered_as_they_say() {
         let lines = lines(document);
         assert!(lines.len() >= least, "{document}: {} lines", lines.len());
         let folder = Folder::new();
+        let mail = "[limits.mail]\nkind = \"fixed window\"\nrate = 10\nperiod = \"1h\"\n";
+        folder.write("mainstay.toml", mail);
         let server = Serving::start(&folder);
         let mut item = String::new();
         for Line { mut words, says } in lines {

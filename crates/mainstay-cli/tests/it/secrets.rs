@@ -47,7 +47,7 @@ impl House {
     fn ask_as(&mut self, bearer: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let headers = [
             ("Authorization", bearer),
-            ("Cookie", "mainstay_session=canary-cookie"),
+            ("Cookie", "mainstay_console=canary-cookie"),
             ("traceparent", TRACEPARENT),
             ("tracestate", "vendor=canary-state"),
             ("baggage", "user=canary-baggage"),

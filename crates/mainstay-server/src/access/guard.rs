@@ -2,9 +2,9 @@
 
 use super::local;
 use super::watch::watched;
-use super::{Permission, Principal, Rule};
+use super::{Oversight, Permission, Principal, Rule};
 use crate::app::App;
-use crate::audit::audited;
+use crate::audit::{Deed, audited};
 use crate::{Answer, Problem, error};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, LINK};
@@ -62,7 +62,8 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
         let action = format!("{} {path}", parts.method);
         // What takes too long is written down as well.
         let answer = async |request| post.in_time(next.run(request)).await;
-        let answer = audited(&post.app, &action, admitted, Request::from_parts(parts, body), answer).await;
+        let deed = Deed { action: &action, is_counted: post.rule.oversight == Oversight::Counted };
+        let answer = audited(&post.app, deed, admitted, Request::from_parts(parts, body), answer).await;
         return match post.rule.successor {
             Some(successor) => replaced(answer, &action, successor),
             None => answer,

@@ -14,7 +14,7 @@ mod principal;
 mod role;
 mod watch;
 
-pub use permission::{Permission, Rule};
+pub use permission::{Oversight, Permission, Rule};
 pub use principal::Principal;
 pub use role::{Role, UnknownRole};
 

@@ -57,10 +57,32 @@ impl Permission {
         Rule { successor: Some(successor), ..self.into() }
     }
 
+    /// A rule of which every call is written down, and none counted: what programs declare when they start, and what must
+    /// go on when nothing else may.
+    pub fn written(self) -> Rule {
+        Rule { oversight: Oversight::Written, ..self.into() }
+    }
+
+    /// A rule of which every call is written down and counted, as below `/admin` (item 234).
+    pub fn counted(self) -> Rule {
+        Rule { oversight: Oversight::Counted, ..self.into() }
+    }
+
     /// A rule without a time limit, for answers that stream until the server stops.
     pub fn streaming(self) -> Rule {
         Rule { is_streaming: true, ..self.into() }
     }
+}
+
+/// How closely the calls of a route are watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Oversight {
+    /// As its path says: below `/admin` they are counted, elsewhere they are what an application does all day.
+    Usual,
+    /// They are written down.
+    Written,
+    /// They are written down, and those that change something count against `adminOperations`.
+    Counted,
 }
 
 /// What holds for the requests of a route.
@@ -76,10 +98,19 @@ pub struct Rule {
     pub is_waiting: bool,
     /// The route that takes its place, if it is going away.
     pub successor: Option<&'static str>,
+    /// How closely its calls are watched.
+    pub oversight: Oversight,
 }
 
 impl From<Permission> for Rule {
     fn from(permission: Permission) -> Self {
-        Self { permission, is_batch: false, is_streaming: false, is_waiting: false, successor: None }
+        Self {
+            permission,
+            is_batch: false,
+            is_streaming: false,
+            is_waiting: false,
+            successor: None,
+            oversight: Oversight::Usual,
+        }
     }
 }

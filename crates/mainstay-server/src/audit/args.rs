@@ -1,5 +1,6 @@
 //! What a call was given, without secrets and bounded.
 
+use mainstay_core::secrets::{HIDDEN, is_secret};
 use serde_json::{Map, Value, json};
 
 /// Longest text that is written down as it is.
@@ -8,10 +9,6 @@ const MAX_TEXT_BYTES: usize = 512;
 const MAX_BYTES: usize = 8 << 10;
 /// Deepest nesting that is written down.
 const MAX_DEPTH: usize = 8;
-const HIDDEN: &str = "[hidden]";
-/// Names under which secrets are given.
-const SECRETS: [&str; 7] =
-    ["secret", "password", "token", "authorization", "apikey", "credential", "signature"];
 
 /// What is written down of a call: its path, its query and its body.
 pub(super) fn of(path: &str, query: Option<&str>, body: Option<&[u8]>) -> Value {
@@ -37,9 +34,7 @@ pub(super) fn of(path: &str, query: Option<&str>, body: Option<&[u8]>) -> Value 
 }
 
 fn hide(name: &str, value: &Value, depth: usize) -> Value {
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    let plain = plain.to_ascii_lowercase();
-    if SECRETS.iter().any(|secret| plain.contains(secret)) {
+    if is_secret(name) {
         return json!(HIDDEN);
     }
     match value {

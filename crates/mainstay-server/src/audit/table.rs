@@ -7,7 +7,8 @@ use mainstay_store::{Error, Hold, Result, Row, Tx, Value, params};
 use serde::{Deserialize, Serialize};
 
 /// The schema of the audit; a store that a server stands on is opened with it.
-pub static COMPONENT: Component = Component { name: "audit", steps: &[CREATE_AUDIT] };
+pub static COMPONENT: Component =
+    Component { name: "audit", steps: &[CREATE_AUDIT, FIND_BY_OUTCOME_AND_TENANT] };
 
 const CREATE_AUDIT: Step = Step {
     name: "create_audit",
@@ -31,6 +32,16 @@ const CREATE_AUDIT: Step = Step {
             hash TEXT NOT NULL)",
         "INSERT INTO mainstay_audit_head (id, number, hash) VALUES (1, 0, \
          '0000000000000000000000000000000000000000000000000000000000000000')",
+    ]),
+    needs: 0,
+};
+
+/// Whoever looks for what was refused, or for what one tenant did, need not read everything that all did.
+const FIND_BY_OUTCOME_AND_TENANT: Step = Step {
+    name: "find_audit_by_outcome_and_tenant",
+    script: Script::Both(&[
+        "CREATE INDEX mainstay_audit_by_outcome ON mainstay_audit (outcome, number)",
+        "CREATE INDEX mainstay_audit_by_tenant ON mainstay_audit (tenant_id, number)",
     ]),
     needs: 0,
 };

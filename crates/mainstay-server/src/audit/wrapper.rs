@@ -1,7 +1,7 @@
 //! The one way to every admin route (items 229 to 234): who it is, what it may, how often, and what is written down of it.
 
 use super::entry::{Entry, Outcome};
-use super::seldom::Seldom;
+use super::seldom::{Due, Seldom};
 use super::{Audit, args, table};
 use crate::Problem;
 use crate::access::Principal;
@@ -23,22 +23,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The limit that counts what changes something (item 233).
-const LIMIT: &str = "adminOperations";
+pub(crate) const LIMIT: &str = "adminOperations";
 /// Longest body of which anything is written down.
 const MAX_BODY_BYTES: usize = 64 << 10;
 /// How many refusals are written down in a minute: of each token, and of all whom nobody knows.
 const REFUSALS: u32 = 60;
+/// How many reads are written down in a minute, of each token.
+const READS: u32 = 300;
+/// What says in an entry that from there on not everything of the minute was written down.
+const CUT: &str = "AUDIT_CUT";
 
-/// What the wrapper remembers.
+/// What the wrapper remembers. What is refused has a memory of its own, so that no read hides it.
 #[derive(Default)]
 pub(crate) struct Auditor {
-    seldom: Seldom,
+    refusals: Seldom,
+    reads: Seldom,
+    logins: Seldom,
+}
+
+/// What a call does.
+pub(crate) struct Deed<'a> {
+    /// The method and the path of the route.
+    pub(crate) action: &'a str,
+    /// Whether it counts if it changes something.
+    pub(crate) is_counted: bool,
 }
 
 /// Lets an admitted call in, or refuses it, and writes down what came of it.
 pub(crate) async fn audited(
     app: &App,
-    action: &str,
+    deed: Deed<'_>,
     admitted: Result<Option<Principal>, Refused>,
     request: Request,
     answer: impl AsyncFnOnce(Request) -> Response,
@@ -46,7 +60,7 @@ pub(crate) async fn audited(
     let (parts, body) = request.into_parts();
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let (body, heard) = overheard(body);
-    let mut call = Call { entry: entry(action, &parts), uri: parts.uri.clone(), heard };
+    let mut call = Call { entry: entry(deed.action, &parts), uri: parts.uri.clone(), heard };
     let (principal, refused) = match admitted {
         Ok(principal) => (principal, None),
         Err(Refused { problem, principal }) => (principal, Some(problem)),
@@ -58,24 +72,25 @@ pub(crate) async fn audited(
     if let Some(problem) = refused {
         entry.code = Some(problem.code().to_owned());
         entry.outcome = Outcome::Refused;
-        // Each whom somebody knows has its own count, so that a crowd of strangers hides nobody.
-        if app.auditor().seldom.is_due(&entry.user_id, REFUSALS, Instant::now()) {
-            write(app, call).await;
-        }
+        write_seldom(app, call).await;
         return problem.into_response();
     }
-    if !is_read && let Err(problem) = limit(app, &entry.user_id).await {
+    if deed.is_counted
+        && !is_read
+        && let Err(problem) = limit(app, &entry.user_id).await
+    {
         entry.code = code_of(&problem);
         entry.outcome = Outcome::Refused;
-        write(app, call).await;
+        write_seldom(app, call).await;
         return problem;
     }
     let request = Request::from_parts(parts, body);
     if is_read {
         let response = answer(request).await;
         entry.outcome = Outcome::of_status(response.status().as_u16());
-        let what = format!("{}\0{}\0{}", entry.user_id, entry.outcome.as_str(), call.uri);
-        if app.auditor().seldom.is_due(&what, 1, Instant::now()) {
+        let question = format!("{}\0{}", entry.outcome.as_str(), call.uri);
+        let due = app.auditor().reads.ask(&entry.user_id, Some(&question), READS, Instant::now());
+        if let Some(call) = call.unless_too_many(app, due) {
             let app = app.clone();
             // Nobody waits for it: it changes nothing.
             tokio::spawn(async move { write(&app, call).await });
@@ -112,6 +127,21 @@ impl Call {
     fn told(&self) -> Entry {
         let body = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         Entry { args: args::of(self.uri.path(), self.uri.query(), Some(&body)), ..self.entry.clone() }
+    }
+
+    /// What is to be written down of it, if anything is. The first that is too many says so in place of its code.
+    fn unless_too_many(mut self, app: &App, due: Due) -> Option<Self> {
+        if matches!(due, Due::NoMore | Due::StillNoMore) {
+            app.figures().unaudited.increment();
+        }
+        match due {
+            Due::Now => Some(self),
+            Due::NoMore => {
+                self.entry.code = Some(CUT.to_owned());
+                Some(self)
+            }
+            Due::Already | Due::StillNoMore => None,
+        }
     }
 }
 
@@ -177,17 +207,29 @@ async fn limit(app: &App, user: &str) -> Result<(), Response> {
     Err(response)
 }
 
-/// Writes down something that is no call of the API, such as a login.
-pub(crate) async fn note(app: &App, action: &str, principal: Option<&Principal>, outcome: Outcome) {
+/// Writes down something that is no call of the API: that somebody came in, or went, or was not let in.
+pub(crate) async fn note(app: &App, action: &'static str, principal: Option<&Principal>, outcome: Outcome) {
     let (parts, ()) = axum::http::Request::new(()).into_parts();
     let mut entry = Entry { outcome, ..entry(action, &parts) };
     if let Some(principal) = principal {
         entry.identify(principal);
     }
-    let is_due =
-        outcome == Outcome::Done || app.auditor().seldom.is_due(&entry.user_id, REFUSALS, Instant::now());
-    if is_due && let Err(error) = Audit::new(app.store().clone()).write(entry).await {
-        tracing::error!(%error, action, "a login was not written down");
+    let due = match outcome {
+        Outcome::Done => Due::Now,
+        _ => app.auditor().logins.ask(&entry.user_id, None, REFUSALS, Instant::now()),
+    };
+    let path = action.split_once(' ').map_or("/", |(_, path)| path);
+    let call = Call { entry, uri: Uri::from_static(path), heard: Heard::default() };
+    if let Some(call) = call.unless_too_many(app, due) {
+        write(app, call).await;
+    }
+}
+
+/// Writes down a call that was refused, unless there were too many of them.
+async fn write_seldom(app: &App, call: Call) {
+    let due = app.auditor().refusals.ask(&call.entry.user_id, None, REFUSALS, Instant::now());
+    if let Some(call) = call.unless_too_many(app, due) {
+        write(app, call).await;
     }
 }
 

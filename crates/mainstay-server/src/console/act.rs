@@ -13,12 +13,13 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde_json::{Map, Number, Value};
 use subtle::ConstantTimeEq;
 
+/// Browsers keep four kilobytes of a cookie, or nothing.
+const MAX_TOLD_BYTES: usize = 800;
 /// How long what is to be told waits for the next page.
 const TOLD_SECONDS: u32 = 20;
 
 /// Does what a form says, and goes back to where it was.
-pub(super) async fn act(visit: Visit, body: String) -> Answer<Response> {
-    let form = Asked::parse(&body);
+pub(super) async fn act(visit: Visit, form: Asked) -> Answer<Response> {
     check(&visit, &form)?;
     let (method, path) = call(&form)?;
     let document = document(&form)?;
@@ -36,12 +37,27 @@ pub(super) async fn act(visit: Visit, body: String) -> Answer<Response> {
         Err(fault) => (format!("no {} ({})", fault.detail, fault.code), form.get("back").map(str::to_owned)),
     };
     let mut answer = Redirect::to(&destination(back.as_deref())).into_response();
-    let told: String = form_urlencoded::byte_serialize(told.as_bytes()).take(800).collect();
+    let told = escaped_within(&told, MAX_TOLD_BYTES);
     let cookie = format!("{TOLD}={told}; Path=/console; HttpOnly; SameSite=Strict; Max-Age={TOLD_SECONDS}");
     if let Ok(cookie) = HeaderValue::try_from(cookie) {
         answer.headers_mut().append(SET_COOKIE, cookie);
     }
     Ok(answer)
+}
+
+/// A text as a cookie can hold it, cut before what would make it longer than this.
+fn escaped_within(text: &str, most: usize) -> String {
+    let mut escaped = String::new();
+    for letter in text.chars() {
+        let mut bytes = [0; 4];
+        let letter: String =
+            form_urlencoded::byte_serialize(letter.encode_utf8(&mut bytes).as_bytes()).collect();
+        if escaped.len() + letter.len() > most {
+            break;
+        }
+        escaped += &letter;
+    }
+    escaped
 }
 
 /// Refuses a form that does not come from a page of this session.
@@ -98,4 +114,21 @@ fn document(form: &Asked) -> Answer<Option<Value>> {
     }
     // `document` says that the call takes one, also when nothing is in it.
     Ok((is_there || form.get("document").is_some()).then_some(Value::Object(document)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_fits_a_cookie_and_ends_with_a_whole_letter() {
+        assert_eq!(escaped_within("no a b", 800), "no+a+b");
+        for text in ["ä".repeat(1_000), "a".repeat(1_000), "€".repeat(300)] {
+            let escaped = escaped_within(&text, 800);
+            assert!((790..=800).contains(&escaped.len()), "{escaped}");
+            let query = format!("t={escaped}");
+            let (_, told) = form_urlencoded::parse(query.as_bytes()).next().unwrap();
+            assert!(text.starts_with(&*told), "{told}");
+        }
+    }
 }

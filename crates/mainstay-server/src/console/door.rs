@@ -9,9 +9,9 @@ use super::visit::{Session, Visit};
 use super::{Console, LOGIN, Sessions};
 use crate::access::local::{self, PROXY_HEADERS, SEC_FETCH_SITE};
 use crate::{Answer, Problem, error};
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, HeaderName, ORIGIN, REFERRER_POLICY,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, FORWARDED, HeaderName, ORIGIN, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::request::Parts;
@@ -19,6 +19,8 @@ use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use mainstay_guards::http::Peer;
+use std::convert::Infallible;
+use tokio::time::timeout;
 
 /// The cookie of a session.
 pub(super) const COOKIE_NAME: &str = "mainstay_console";
@@ -26,6 +28,7 @@ pub(super) const COOKIE_NAME: &str = "mainstay_console";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 const PERMISSIONS: HeaderName = HeaderName::from_static("permissions-policy");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const OPENER: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 /// Refuses what comes from pages of elsewhere, and tells the browser what pages of the console may do.
@@ -33,7 +36,7 @@ pub(super) async fn every(State(console): State<Console>, request: Request, next
     let (parts, body) = request.into_parts();
     let mut answer = match objection(&console, &parts) {
         Some(objection) => Problem::new(&error::ORIGIN_REFUSED, objection).into_response(),
-        None => next.run(Request::from_parts(parts, body)).await,
+        None => in_time(&console, next.run(Request::from_parts(parts, body))).await,
     };
     let headers = answer.headers_mut();
     for (name, value) in [
@@ -51,10 +54,21 @@ pub(super) async fn every(State(console): State<Console>, request: Request, next
     answer
 }
 
+/// The answer, if it comes in time. A form first arrives and is then a call of the API, which has its own time.
+async fn in_time(console: &Console, answer: impl Future<Output = Response>) -> Response {
+    let options = console.app.options();
+    let limit = options.body_timeout + options.request_timeout;
+    timeout(limit, answer).await.unwrap_or_else(|_| {
+        let detail = format!("The request took longer than {} ms.", limit.as_millis());
+        Problem::new(&error::REQUEST_TIMEOUT, detail).into_response()
+    })
+}
+
 fn objection(console: &Console, parts: &Parts) -> Option<&'static str> {
     let headers = &parts.headers;
     let Some(host) = local::host(parts) else { return Some("The request has no Host header, or several.") };
-    let is_passed_on = PROXY_HEADERS.iter().any(|name| headers.contains_key(name));
+    let is_passed_on =
+        is_of_proxy(console, parts) && PROXY_HEADERS.iter().any(|name| headers.contains_key(name));
     let is_private = local::is_loopback(console.app.address().ip());
     if is_private && !is_passed_on && !local::is_this_machine(&host) {
         return Some("The Host header does not name this machine.");
@@ -68,6 +82,37 @@ fn objection(console: &Console, parts: &Parts) -> Option<&'static str> {
         return Some("The request comes from a web page of another site.");
     }
     None
+}
+
+/// Whether a request comes from a proxy of our own. Nobody else's word counts: a page of elsewhere can send any header.
+fn is_of_proxy(console: &Console, parts: &Parts) -> bool {
+    let proxies = &console.app.options().proxies;
+    peer(parts).is_some_and(|Peer(peer)| proxies.iter().any(|range| range.contains(peer.to_canonical())))
+}
+
+/// How a request came here.
+pub(super) struct Way {
+    /// Whether nobody on the way could read it.
+    pub(super) is_secret: bool,
+}
+
+impl FromRequestParts<Console> for Way {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Infallible> {
+        let is_own = console.app.options().tls.is_some();
+        Ok(Self { is_secret: is_own || (is_of_proxy(console, parts) && says_https(&parts.headers)) })
+    }
+}
+
+/// Whether proxies say that the browser spoke TLS.
+fn says_https(headers: &HeaderMap) -> bool {
+    let said = |name: HeaderName| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split([',', ';'])).map(|part| part.trim().to_ascii_lowercase())
+    };
+    said(FORWARDED_PROTO).any(|scheme| scheme == "https")
+        || said(FORWARDED).any(|pair| pair == "proto=https" || pair == "proto=\"https\"")
 }
 
 /// Lets in who is logged in; sends others to the login.

@@ -1,69 +1,90 @@
 //! How one comes in, with a token or with a link that can be used once, and out again.
 
-use super::door::COOKIE_NAME;
+use super::door::{COOKIE_NAME, Way};
 use super::sessions::SESSION_MS;
 use super::visit::{Asked, Visit};
 use super::{Console, LOGIN, ROOT, Sessions, page};
 use crate::audit::Outcome;
-use crate::{Answer, Principal, audit};
+use crate::{Answer, audit};
 use axum::extract::{RawQuery, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 
+/// What the audit calls the ways in and out.
+const BY_LINK: &str = "GET /console/login";
+const BY_TOKEN: &str = "POST /console/login";
+const LEFT: &str = "POST /console/logout";
+
 /// The form; or, with a link, the way in.
-pub(super) async fn form(State(console): State<Console>, RawQuery(query): RawQuery) -> Answer<Response> {
+pub(super) async fn form(
+    State(console): State<Console>,
+    way: Way,
+    RawQuery(query): RawQuery,
+) -> Answer<Response> {
     let asked = Asked::parse(query.as_deref().unwrap_or_default());
     let to = destination(asked.get("to"));
     let Some(link) = asked.get("link") else { return Ok(ask(StatusCode::OK, &to, None)) };
-    let Some((secret, token)) = Sessions::new(&console.app).redeem(link).await? else {
+    let sessions = Sessions::new(&console.app);
+    let redeemed = sessions.redeem(link).await?;
+    let principal = match &redeemed {
+        Some((_, token)) => console.app.tokens().principal(token).await?,
+        None => None,
+    };
+    let (Some((secret, _)), Some(principal)) = (&redeemed, &principal) else {
+        // A session of a token that was revoked meanwhile would be worthless, and nobody's.
+        if let Some((secret, _)) = &redeemed {
+            sessions.end(secret).await?;
+        }
+        console.app.figures().refused.increment();
+        audit::note(&console.app, BY_LINK, None, Outcome::Refused).await;
         let why = "The link was used already, or is too old. Log in with a token.";
         return Ok(ask(StatusCode::UNAUTHORIZED, &to, Some(why)));
     };
-    let principal = console.app.tokens().principal(&token).await?;
-    note(&console, principal.as_ref(), Outcome::Done).await;
-    Ok(come_in(&console, &secret, &to))
+    audit::note(&console.app, BY_LINK, Some(principal), Outcome::Done).await;
+    Ok(come_in(&way, secret, &to))
 }
 
 /// Lets the holder of a token in.
-pub(super) async fn enter(State(console): State<Console>, body: String) -> Answer<Response> {
-    let asked = Asked::parse(&body);
+pub(super) async fn enter(State(console): State<Console>, way: Way, asked: Asked) -> Answer<Response> {
     let to = destination(asked.get("to"));
     let presented = asked.get("token").unwrap_or_default();
     let Some(principal) = console.app.tokens().authenticate(presented).await? else {
         console.app.figures().refused.increment();
-        note(&console, None, Outcome::Refused).await;
+        audit::note(&console.app, BY_TOKEN, None, Outcome::Refused).await;
         return Ok(ask(StatusCode::UNAUTHORIZED, &to, Some("The token is unknown, revoked or expired.")));
     };
     let secret = Sessions::new(&console.app).begin(principal.name()).await?;
-    note(&console, Some(&principal), Outcome::Done).await;
-    Ok(come_in(&console, &secret, &to))
+    audit::note(&console.app, BY_TOKEN, Some(&principal), Outcome::Done).await;
+    Ok(come_in(&way, &secret, &to))
 }
 
 /// Ends the session.
-pub(super) async fn leave(State(console): State<Console>, visit: Visit, body: String) -> Answer<Response> {
-    super::act::check(&visit, &Asked::parse(&body))?;
+pub(super) async fn leave(
+    State(console): State<Console>,
+    visit: Visit,
+    way: Way,
+    asked: Asked,
+) -> Answer<Response> {
+    super::act::check(&visit, &asked)?;
     Sessions::new(&console.app).end(&visit.session.secret).await?;
+    audit::note(&console.app, LEFT, Some(&visit.principal), Outcome::Done).await;
     let mut answer = Redirect::to(LOGIN).into_response();
-    set_cookie(&console, &mut answer, "", 0);
+    set_cookie(&way, &mut answer, "", 0);
     Ok(answer)
 }
 
-async fn note(console: &Console, principal: Option<&Principal>, outcome: Outcome) {
-    audit::note(&console.app, "POST /console/login", principal, outcome).await;
-}
-
-fn come_in(console: &Console, secret: &str, to: &str) -> Response {
+fn come_in(way: &Way, secret: &str, to: &str) -> Response {
     let mut answer = Redirect::to(to).into_response();
-    set_cookie(console, &mut answer, secret, SESSION_MS / 1_000);
+    set_cookie(way, &mut answer, secret, SESSION_MS / 1_000);
     answer
 }
 
 /// A link to a page of the console from elsewhere should find its reader logged in: hence Lax. What changes something is
 /// no link.
-fn set_cookie(console: &Console, answer: &mut Response, value: &str, seconds: i64) {
-    let secure = if console.app.options().tls.is_some() { "; Secure" } else { "" };
+fn set_cookie(way: &Way, answer: &mut Response, value: &str, seconds: i64) {
+    let secure = if way.is_secret { "; Secure" } else { "" };
     let cookie =
         format!("{COOKIE_NAME}={value}; Path={ROOT}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     if let Ok(cookie) = HeaderValue::try_from(cookie) {

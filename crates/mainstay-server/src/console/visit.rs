@@ -5,8 +5,9 @@ use super::door::{cookie, peer};
 use super::{Console, ROOT};
 use crate::access::Role;
 use crate::app::App;
-use crate::{Principal, Problem};
-use axum::extract::FromRequestParts;
+use crate::extract::body;
+use crate::{Principal, Problem, error};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use mainstay_core::trace::TraceContext;
 use serde_json::Value;
@@ -95,6 +96,19 @@ impl<S: Sync> FromRequestParts<S> for Visit {
 /// What the query of an address asks for. Fields that were left empty were not asked.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asked(Vec<(String, String)>);
+
+/// A form, read within the size and the time that every body has.
+impl FromRequest<Console> for Asked {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let bytes = body::read(body, &parts.extensions, console.app.options()).await?;
+        let text = String::from_utf8(bytes);
+        text.map(|text| Self::parse(&text))
+            .map_err(|_| Problem::new(&error::BODY_INVALID, "The form is not UTF-8."))
+    }
+}
 
 impl Asked {
     pub(super) fn parse(query: &str) -> Self {

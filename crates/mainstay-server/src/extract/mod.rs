@@ -5,7 +5,7 @@
 //! - [`Path`]: the parts of the path
 //! - [`Trace`]: the span of the request
 
-mod body;
+pub(crate) mod body;
 mod field;
 mod json;
 mod path;

@@ -19,6 +19,10 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        // Neither database can hold it, so there is nothing to be found under it.
+        if parts.uri.path().contains("%00") {
+            return Err(Problem::new(&error::PATH_INVALID, "The path has a NUL character."));
+        }
         match extract::Path::from_request_parts(parts, state).await {
             Ok(extract::Path(value)) => Ok(Self(value)),
             Err(rejection) => Err(problem(&rejection)),

@@ -33,6 +33,10 @@ fn parse<T: DeserializeOwned>(query: &str) -> Answer<T> {
         if key.contains(char::REPLACEMENT_CHARACTER) || value.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Problem::invalid_parameter(&key, "is not UTF-8"));
         }
+        // Neither database can hold it, so there is nothing to be found under it.
+        if value.contains('\0') {
+            return Err(Problem::invalid_parameter(&key, "has a NUL character"));
+        }
         match keys.iter_mut().find(|(known, _)| *known == key) {
             Some((_, values)) => values.0.push(value.into_owned()),
             None => keys.push((key.into_owned(), Values(vec![value.into_owned()]))),

@@ -66,9 +66,15 @@ fn unreachable_store(code: &str) -> ComponentHealth {
     }
 }
 
-/// Whether somebody has to worry that it is behind: one that is rebuilt or paused is so on purpose (decision C42).
+/// Whether somebody has to worry that it is behind: one that is rebuilt will not be for long (decision C42).
 fn counts(projection: &SeenProjection) -> bool {
-    !matches!(projection.status, Some(Lifecycle::Rebuilding | Lifecycle::Paused))
+    projection.status != Some(Lifecycle::Rebuilding)
+}
+
+/// How it is, apart from how far it is behind. One that is paused falls behind until somebody remembers it.
+fn standing(projection: &SeenProjection) -> Status {
+    let is_held = projection.error.is_some() || projection.status == Some(Lifecycle::Paused);
+    if is_held { Status::Degraded } else { Status::Healthy }
 }
 
 fn projections(seen: &Seen, with_errors: bool) -> ComponentHealth {
@@ -77,8 +83,7 @@ fn projections(seen: &Seen, with_errors: bool) -> ComponentHealth {
     for projection in &seen.projections {
         let band = Band::of(projection.lag);
         if counts(projection) {
-            let failed = if projection.error.is_some() { Status::Degraded } else { Status::Healthy };
-            status = status.max(band.status()).max(failed);
+            status = status.max(band.status()).max(standing(projection));
         }
         let mut detail = json!({ "lag": projection.lag, "band": band });
         if let Some(lifecycle) = projection.status {
@@ -89,7 +94,8 @@ fn projections(seen: &Seen, with_errors: bool) -> ComponentHealth {
         }
         details.insert(projection.name.clone(), detail);
     }
-    let action = "look at what the projection is doing, and rebuild it if it cannot go on";
+    let action =
+        "look at what the projection is doing: resume it if it is paused, rebuild it if it cannot go on";
     ComponentHealth {
         details: Some(Value::Object(details)),
         suggested_action: (status != Status::Healthy).then(|| action.to_owned()),
@@ -184,13 +190,26 @@ mod tests {
     }
 
     #[test]
-    fn a_projection_that_is_rebuilt_or_paused_is_told_and_does_not_close_the_gate() {
-        for lifecycle in [Lifecycle::Rebuilding, Lifecycle::Paused] {
-            let one = SeenProjection { status: Some(lifecycle), ..projection("orderSummary", 5_000) };
-            let (status, json) = ready(Seen { projections: vec![one], ..seen() });
-            assert_eq!(status, Status::Healthy);
-            assert_eq!(json["components"]["projections"]["details"]["orderSummary"]["lag"], 5_000);
-        }
+    fn a_projection_that_is_rebuilt_is_told_and_does_not_close_the_gate() {
+        let rebuilding = Some(Lifecycle::Rebuilding);
+        let one = SeenProjection { status: rebuilding, ..projection("orderSummary", 5_000) };
+        let (status, json) = ready(Seen { projections: vec![one], ..seen() });
+        assert_eq!(status, Status::Healthy);
+        assert_eq!(json["components"]["projections"]["details"]["orderSummary"]["lag"], 5_000);
+    }
+
+    #[test]
+    fn a_projection_that_is_paused_is_degraded_and_closes_the_gate_when_it_is_late() {
+        let paused = |lag| {
+            let one = SeenProjection { status: Some(Lifecycle::Paused), ..projection("orderSummary", lag) };
+            Seen { projections: vec![one], ..seen() }
+        };
+        assert_eq!((whole(paused(0)).status, ready(paused(0)).0), (Status::Degraded, Status::Healthy));
+        assert_eq!((whole(paused(150)).status, ready(paused(150)).0), (Status::Degraded, Status::Unhealthy));
+        assert_eq!(
+            (whole(paused(5_000)).status, ready(paused(5_000)).0),
+            (Status::Unhealthy, Status::Unhealthy)
+        );
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! `/admin/tokens`: who may do what.
 
+use super::{MAX_PAGE, limit};
 use crate::access::{Principal, Role};
 use crate::app::App;
-use crate::tokens::{Invalid, New, Token};
-use crate::{Answer, Json, Path, Permission, Problem, Routes, error};
+use crate::tokens::{After, Invalid, New, Token};
+use crate::{Answer, Json, Path, Permission, Problem, Query, Routes, error};
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 pub(super) fn routes() -> Routes {
@@ -61,6 +62,21 @@ pub struct Created {
 pub struct TokenList {
     /// The tokens.
     pub tokens: Vec<Token>,
+    /// The `cursor` of the next page, when there may be more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Which page of tokens is wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Page {
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000, default = 1000)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
 }
 
 /// Make a token; its secret is told this once
@@ -87,10 +103,19 @@ async fn create(
 }
 
 /// List the tokens, those that are worthless too
-#[utoipa::path(get, path = "/admin/tokens", operation_id = "listTokens", tag = "tokens",
+#[utoipa::path(get, path = "/admin/tokens", operation_id = "listTokens", tag = "tokens", params(Page),
     responses((status = 200, body = TokenList)))]
-async fn list(State(app): State<App>, principal: Principal) -> Answer<Json<TokenList>> {
-    Ok(Json(TokenList { tokens: app.tokens().list(principal.tenant.as_deref()).await? }))
+async fn list(
+    State(app): State<App>,
+    principal: Principal,
+    Query(asked): Query<Page>,
+) -> Answer<Json<TokenList>> {
+    let limit = limit(asked.limit.or(Some(MAX_PAGE)))?;
+    let wrong = || Problem::invalid_parameter("cursor", "is not the `next` of a page");
+    let after = asked.cursor.as_deref().map(|cursor| After::parse(cursor).ok_or_else(wrong)).transpose()?;
+    let tokens = app.tokens().page(principal.tenant.as_deref(), after.unwrap_or_default(), limit).await?;
+    let next = tokens.last().filter(|_| tokens.len() == limit).map(|last| After::from(last).to_string());
+    Ok(Json(TokenList { tokens, next }))
 }
 
 /// Make a token worthless; doing it again changes nothing

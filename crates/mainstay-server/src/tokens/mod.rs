@@ -16,11 +16,11 @@ mod table;
 pub use new::{Invalid, MAX_NAME_BYTES, MAX_TENANT_BYTES, New};
 pub use secret::Secret;
 pub(crate) use secret::hex;
-pub use table::{COMPONENT, Token};
+pub use table::{After, COMPONENT, Token};
 
 use crate::access::{Principal, Role};
 use cache::{Cache, Known};
-use mainstay_store::{Result, Store};
+use mainstay_store::{Result, Store, Tx};
 use std::sync::Arc;
 
 /// The tokens of a store. Clones share what they know.
@@ -54,7 +54,7 @@ impl Tokens {
         let secret = Secret::generate()?;
         let new = New::named("console", Role::Admin).map_err(mainstay_store::Error::application)?;
         let stored = (secret.id().to_owned(), secret.hash(), new);
-        let found = async |tx: mainstay_store::Tx, (id, hash, new): (String, String, New)| {
+        let found = async |tx: Tx, (id, hash, new): (String, String, New)| {
             table::console(&tx, &id, &hash, &new).await
         };
         self.store.transact_with(stored, found).await
@@ -72,8 +72,16 @@ impl Tokens {
 
     /// Every token, oldest first; those of one tenant when it is named.
     pub async fn list(&self, tenant: Option<&str>) -> Result<Vec<Token>> {
-        let tenant = tenant.map(str::to_owned);
-        self.store.read_with(tenant, async |tx, tenant| table::list(&tx, tenant.as_deref()).await).await
+        self.page(tenant, After::default(), usize::MAX).await
+    }
+
+    /// A page of these.
+    pub async fn page(&self, tenant: Option<&str>, after: After, limit: usize) -> Result<Vec<Token>> {
+        let asked = (tenant.map(str::to_owned), after, limit);
+        let read = async |tx: Tx, (tenant, after, limit): (Option<String>, After, usize)| {
+            table::list(&tx, tenant.as_deref(), &after, limit).await
+        };
+        self.store.read_with(asked, read).await
     }
 
     /// Makes a token worthless: here at once, on other nodes within a second. Revoking again changes nothing. `None`

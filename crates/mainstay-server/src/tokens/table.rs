@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use mainstay_store::migrations::{Component, Script, Step};
 use mainstay_store::{Error, Result, Row, Tx, params};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use utoipa::ToSchema;
 
 /// The schema of the tokens; a store that a server stands on is opened with it.
-pub static COMPONENT: Component = Component { name: "tokens", steps: &[CREATE_TOKENS, ADD_CONSOLE_ONLY] };
+pub static COMPONENT: Component =
+    Component { name: "tokens", steps: &[CREATE_TOKENS, ADD_CONSOLE_ONLY, ORDER_BY_AGE] };
 
 const CREATE_TOKENS: Step = Step {
     name: "create_tokens",
@@ -33,6 +35,13 @@ const ADD_CONSOLE_ONLY: Step = Step {
     needs: 0,
 };
 
+/// A page of tokens costs the same wherever it is.
+const ORDER_BY_AGE: Step = Step {
+    name: "order_tokens_by_age",
+    script: Script::Both(&["CREATE INDEX mainstay_tokens_by_age ON mainstay_tokens (created_at, id)"]),
+    needs: 0,
+};
+
 /// How exactly the last use is known. Each note is a commit, and nobody asks for seconds.
 pub(super) const USE_NOTED_EVERY_MS: i64 = 60_000;
 
@@ -40,10 +49,9 @@ const INSERT: &str = "INSERT INTO mainstay_tokens (id, hash, name, role, tenant,
     VALUES ($1, $2, $3, $4, $5, mainstay_now(), mainstay_now() + CAST($6 AS BIGINT))";
 const SELECT: &str = "SELECT id, name, role, tenant, created_at, expires_at, revoked_at, last_used_at \
     FROM mainstay_tokens WHERE id = $1";
-const SELECT_ALL: &str = "SELECT id, name, role, tenant, created_at, expires_at, revoked_at, last_used_at \
-    FROM mainstay_tokens ORDER BY created_at, id";
-const SELECT_TENANT: &str = "SELECT id, name, role, tenant, created_at, expires_at, revoked_at, last_used_at \
-    FROM mainstay_tokens WHERE tenant = $1 ORDER BY created_at, id";
+const SELECT_PAGE: &str = "SELECT id, name, role, tenant, created_at, expires_at, revoked_at, last_used_at \
+    FROM mainstay_tokens WHERE (created_at, id) > ($1, $2) AND (CAST($3 AS TEXT) IS NULL OR tenant = $3) \
+    ORDER BY created_at, id LIMIT $4";
 const SELECT_FOR_JUDGEMENT: &str = "SELECT hash, role, tenant, expires_at, revoked_at, last_used_at, \
     mainstay_now() AS now FROM mainstay_tokens WHERE id = $1";
 const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM mainstay_tokens WHERE console_only = 0)";
@@ -84,6 +92,42 @@ pub struct Token {
     #[serde(default, with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<i64>,
+}
+
+/// After which token a page begins; the default is before all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct After {
+    /// When it was made.
+    pub created_at: i64,
+    /// Its id.
+    pub id: String,
+}
+
+impl Default for After {
+    fn default() -> Self {
+        Self { created_at: i64::MIN, id: String::new() }
+    }
+}
+
+impl From<&Token> for After {
+    fn from(token: &Token) -> Self {
+        Self { created_at: token.created_at, id: token.id.clone() }
+    }
+}
+
+/// As the `cursor` of a page.
+impl fmt::Display for After {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "t{}.{}", self.created_at, self.id)
+    }
+}
+
+impl After {
+    /// What a cursor says, if it is one.
+    pub fn parse(cursor: &str) -> Option<Self> {
+        let (created_at, id) = cursor.strip_prefix('t')?.split_once('.')?;
+        Some(Self { created_at: created_at.parse().ok()?, id: id.to_owned() })
+    }
 }
 
 /// Milliseconds as people and other programs write a moment.
@@ -142,12 +186,11 @@ pub(super) async fn console(tx: &Tx, id: &str, hash: &str, new: &New) -> Result<
     Ok(id.to_owned())
 }
 
-pub(super) async fn list(tx: &Tx, tenant: Option<&str>) -> Result<Vec<Token>> {
-    let rows = match tenant {
-        Some(tenant) => tx.query(SELECT_TENANT, params![tenant]).await?,
-        None => tx.query(SELECT_ALL, &[]).await?,
-    };
-    rows.iter().map(token).collect()
+/// A page of tokens, oldest first: those after one that was made then and has that id.
+pub(super) async fn list(tx: &Tx, tenant: Option<&str>, after: &After, limit: usize) -> Result<Vec<Token>> {
+    let After { created_at, id } = after;
+    let page = params![*created_at, id, tenant, i64::try_from(limit).unwrap_or(i64::MAX)];
+    tx.query(SELECT_PAGE, page).await?.iter().map(token).collect()
 }
 
 pub(super) async fn revoke(tx: &Tx, id: &str, tenant: Option<&str>) -> Result<Option<Token>> {

@@ -4,9 +4,10 @@ use crate::client::{Answer, get, post, request};
 use crate::running::{Running, options};
 use mainstay_guards::limits::{Definition, Kind};
 use mainstay_server::audit::{Audit, Break, Chain, Entry, Filter, Head, Outcome};
-use mainstay_server::{Role, Rooms, equipped};
+use mainstay_server::{Oversight, Role, Rooms, equipped};
 use mainstay_store::{Store, Tx};
 use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_work::{Functions, Pool, Work};
 use serde_json::json;
 use std::time::Duration;
 
@@ -39,16 +40,244 @@ async fn b_222_b_234_one_area_has_every_admin_operation_and_one_way_leads_to_the
         assert!(below(&format!("/admin/{part}")), "{part}");
     }
     // Whoever is not let in is written down under the route, so each was reached through the wrapper. Strangers are
-    // written down sixty times a minute.
+    // written down sixty times a minute by each server.
     let admin = server.table.iter().filter(|route| route.path.starts_with("/admin/"));
-    let routes: Vec<String> =
-        admin.map(|route| format!("{} {}", route.method, route.path)).take(60).collect();
-    for route in &routes {
-        let (method, path) = route.split_once(' ').unwrap();
-        request(method, path).send(server.address).await.problem(401, "UNAUTHENTICATED");
+    let routes: Vec<String> = admin.map(|route| format!("{} {}", route.method, route.path)).collect();
+    assert!(routes.len() > 80, "{routes:?}");
+    for routes in routes.chunks(60) {
+        let server = Running::start(options()).await;
+        for route in routes {
+            let (method, path) = route.split_once(' ').unwrap();
+            request(method, path).send(server.address).await.problem(401, "UNAUTHENTICATED");
+        }
+        let all = entries(&server.store).await;
+        let written: Vec<String> = all.into_iter().map(|entry| entry.action).collect();
+        assert_eq!(written, routes);
     }
-    let written: Vec<String> = entries(&server.store).await.into_iter().map(|entry| entry.action).collect();
-    assert_eq!(written, routes);
+}
+
+/// What applications do all day with a token of an operator: it is neither written down nor counted. Whatever else changes
+/// something and needs such a token decides over others.
+const OF_APPLICATIONS: [&str; 23] = [
+    "DELETE /v1/leases/{lease}",
+    "DELETE /v1/runs/{id}",
+    "DELETE /v1/timers/{id}",
+    "DELETE /v1/work/{id}",
+    "POST /v1/circuits/{name}/ask",
+    "POST /v1/circuits/{name}/report",
+    "POST /v1/commands",
+    "POST /v1/events",
+    "POST /v1/intents",
+    "POST /v1/intents/{intentKey}/complete",
+    "POST /v1/leases/{lease}/extend",
+    "POST /v1/limits",
+    "POST /v1/limits/{name}/consume",
+    "POST /v1/limits/{name}/penalize",
+    "POST /v1/limits/{name}/refund",
+    "POST /v1/limits/{name}/reserve",
+    "POST /v1/pools/{pool}/claim",
+    "POST /v1/pools/{pool}/work",
+    "POST /v1/publications",
+    "POST /v1/runs",
+    "POST /v1/timers",
+    "POST /v1/work/{id}/complete",
+    "POST /v1/work/{id}/fail",
+];
+
+#[tokio::test]
+async fn b_234_whatever_decides_over_others_is_watched_wherever_it_is() {
+    let server = Running::start(options()).await;
+    let changes = server.table.iter().filter(|route| {
+        let is_ours = !route.path.contains("/test/");
+        is_ours && route.method != "GET" && route.permission.role() > Some(Role::Reader)
+    });
+    let unwatched = changes.filter(|route| route.oversight == Oversight::Usual);
+    let mut unwatched: Vec<String> =
+        unwatched.map(|route| format!("{} {}", route.method, route.path)).collect();
+    unwatched.sort_unstable();
+    assert_eq!(unwatched, OF_APPLICATIONS);
+}
+
+#[test]
+fn b_234_what_decides_over_others_is_written_down_outside_of_the_admin_area_too() {
+    for_each_store(async |place| {
+        let server = start(&place).await;
+        let operator = server.token(Role::Operator).await;
+        let admin = server.token(Role::Admin).await;
+        let mail = json!({"kind": "fixed window", "rate": 5, "period": "1h"});
+        let cron =
+            json!({"schedule": {"everyMs": 3_600_000}, "pool": "shop", "function": "report", "args": 1});
+        let calls = [
+            ("PUT", "/v1/pools/shop", "PUT /v1/pools/{pool}", json!({})),
+            ("POST", "/v1/pools/shop/pause", "POST /v1/pools/{pool}/pause", json!({})),
+            ("POST", "/v1/pools/shop/resume", "POST /v1/pools/{pool}/resume", json!({})),
+            ("PUT", "/v1/crons/hourly", "PUT /v1/crons/{name}", cron),
+            ("POST", "/v1/crons/hourly/pause", "POST /v1/crons/{name}/pause", json!({})),
+            ("POST", "/v1/crons/hourly/resume", "POST /v1/crons/{name}/resume", json!({})),
+            ("DELETE", "/v1/crons/hourly", "DELETE /v1/crons/{name}", json!({})),
+            ("PUT", "/admin/limits/mail", "PUT /admin/limits/{name}", mail),
+            (
+                "POST",
+                "/v1/limits/mail/block",
+                "POST /v1/limits/{name}/block",
+                json!({"key": "a", "forMs": 9}),
+            ),
+            ("POST", "/v1/limits/mail/reset", "POST /v1/limits/{name}/reset", json!({"key": "a"})),
+        ];
+        // A worker is there for what the cron enqueues.
+        let work = Work::open(&server.store, Functions::new()).await.unwrap();
+        work.pool(Pool::new("shop")).await.unwrap();
+        let worker = post("/v1/pools/shop/claim", &json!({"functions": ["report"]}).to_string());
+        assert_eq!(worker.token(&operator).send(server.address).await.status, 200);
+        for (method, path, _, body) in &calls {
+            let token = if path.starts_with("/admin") { &admin } else { &operator };
+            let call = request(method, path).header("Content-Type", "application/json");
+            // A key that tells repetitions apart comes between an action and its transaction nowhere.
+            let call = call.header("Idempotency-Key", "once").body(&body.to_string()).token(token);
+            let done = call.send(server.address).await;
+            assert_eq!(done.status, 200, "{method} {path}: {done:?}");
+        }
+        let all = entries(&server.store).await;
+        let written: Vec<_> = all.iter().map(|entry| (entry.action.as_str(), entry.outcome)).collect();
+        let expected: Vec<_> = calls.iter().map(|(_, _, action, _)| (*action, Outcome::Done)).collect();
+        assert_eq!(written, expected);
+        post("/v1/pools/nowhere/pause", "{}").token(&operator).send(server.address).await;
+        let last = entries(&server.store).await.pop().unwrap();
+        assert_eq!((last.action.as_str(), last.outcome), ("POST /v1/pools/{pool}/pause", Outcome::Refused));
+    });
+}
+
+/// A server on which each token may change something so often.
+async fn strict(place: &Place, most: f64) -> Running {
+    let store = equipped(place.options()).open().await.unwrap();
+    let rooms = Rooms::open(&store).await.unwrap();
+    let server = Running::start_with(options(), rooms.clone()).await;
+    let definition = Definition::new(Kind::FixedWindow, most, 3_600_000).unwrap();
+    rooms.limits.define("adminOperations", definition).await.unwrap();
+    server
+}
+
+#[test]
+fn b_233_nobody_gives_itself_more_and_nobody_shuts_another_out() {
+    for_each_store(async |place| {
+        let server = strict(&place, 2.0).await;
+        let (operator, admin) = (server.token(Role::Operator).await, server.token(Role::Admin).await);
+        let id_of = async |token: &str| {
+            let who = get("/v1/test/who").token(token).send(server.address).await;
+            who.json()["token"].as_str().unwrap().to_owned()
+        };
+        let (own, other) = (id_of(&operator).await, id_of(&admin).await);
+        request("PUT", "/v1/pools/shop")
+            .header("Content-Type", "application/json")
+            .body("{}")
+            .token(&operator)
+            .send(server.address)
+            .await;
+        let pause =
+            async || post("/v1/pools/shop/pause", "{}").token(&operator).send(server.address).await.status;
+        assert_eq!([pause().await, pause().await, pause().await], [200, 200, 429]);
+        let verbs = [
+            ("reset", json!({})),
+            ("refund", json!({"amount": 2})),
+            ("block", json!({"forMs": 60_000})),
+            ("penalize", json!({"amount": 2})),
+            ("consume", json!({"cost": 2})),
+            ("reserve", json!({"cost": 2})),
+        ];
+        for key in [&own, &other] {
+            for (verb, body) in &verbs {
+                let mut body = body.clone();
+                body["key"] = json!(key);
+                for token in [&operator, &admin] {
+                    let path = format!("/v1/limits/adminOperations/{verb}");
+                    let refused = post(&path, &body.to_string()).token(token).send(server.address).await;
+                    refused.problem(403, "LIMIT_RESERVED");
+                }
+            }
+            let many = json!({"limits": [{"name": "commandDispatch", "key": key}, {"name": "adminOperations", "key": key}]});
+            let refused = post("/v1/limits", &many.to_string()).token(&operator).send(server.address).await;
+            refused.problem(403, "LIMIT_RESERVED");
+        }
+        assert_eq!(pause().await, 429, "its budget is as it was");
+        assert_eq!(make_token(&server, &admin).await.status, 201, "and so is the admin's");
+        let standing = get(&format!("/v1/limits/adminOperations/value?key={other}"));
+        assert_eq!(standing.token(&operator).send(server.address).await.json()["value"], 1, "it can be seen");
+    });
+}
+
+#[test]
+fn b_233_previews_and_what_raises_the_limit_do_not_count() {
+    for_each_store(async |place| {
+        let server = strict(&place, 1.0).await;
+        let admin = server.token(Role::Admin).await;
+        assert_eq!(make_token(&server, &admin).await.status, 201);
+        make_token(&server, &admin).await.problem(429, "RATE_LIMITED");
+        let preview = json!({"action": "ignore", "filter": {"kind": "work"}}).to_string();
+        for _ in 0..3 {
+            let looked =
+                post("/admin/dead-letter-operations", &preview).token(&admin).send(server.address).await;
+            assert!(looked.status < 300, "{looked:?}");
+        }
+        let more = json!({"kind": "fixed window", "rate": 100, "period": "1h"}).to_string();
+        let raise =
+            request("PUT", "/admin/limits/adminOperations").header("Content-Type", "application/json");
+        let operator = server.token(Role::Operator).await;
+        let refused = raise.clone().body(&more).token(&operator).send(server.address).await;
+        refused.problem(403, "UNAUTHORIZED");
+        let raised = raise.body(&more).token(&admin).send(server.address).await;
+        assert_eq!(raised.status, 200, "{raised:?}");
+        assert_eq!(make_token(&server, &admin).await.status, 201);
+    });
+}
+
+#[tokio::test]
+async fn one_who_reads_much_hides_no_refusal_and_what_is_left_out_is_told() {
+    let server = Running::start(options()).await;
+    let (reader, other) = (server.token(Role::Reader).await, server.token(Role::Reader).await);
+    for number in 1..=310 {
+        let path = format!("/admin/circuits?limit={number}");
+        assert_eq!(get(&path).token(&reader).send(server.address).await.status, 200);
+    }
+    for token in [&reader, &other] {
+        make_token(&server, token).await.problem(403, "UNAUTHORIZED");
+    }
+    for _ in 0..70 {
+        make_token(&server, &other).await.problem(403, "UNAUTHORIZED");
+    }
+    get("/admin/circuits?limit=400").token(&other).send(server.address).await;
+    let of = |all: &[Entry], token: &str, method: &str| -> Vec<Option<String>> {
+        let mine = all.iter().filter(|entry| token.contains(&entry.user_id));
+        let mine = mine.filter(|entry| entry.action.starts_with(method));
+        mine.map(|entry| entry.code.clone()).collect()
+    };
+    // Reads are written beside the answer.
+    let all = loop {
+        let all = entries(&server.store).await;
+        if of(&all, &reader, "GET").len() == 301 && of(&all, &other, "GET").len() == 1 {
+            break all;
+        }
+        tokio::task::yield_now().await;
+    };
+    let cut = Some("AUDIT_CUT".to_owned());
+    assert_eq!(of(&all, &reader, "GET").iter().filter(|code| **code == cut).count(), 1);
+    assert_eq!(of(&all, &reader, "POST"), [Some("UNAUTHORIZED".to_owned())]);
+    let refused = of(&all, &other, "POST");
+    assert_eq!((refused.len(), refused.last().unwrap()), (61, &cut));
+    let figures = get("/metrics").send(server.address).await.body;
+    assert!(figures.contains("\nmainstay_server_unaudited_total 21\n"), "{figures}");
+}
+
+#[tokio::test]
+async fn b_233_refusals_for_doing_too_much_are_bounded_too() {
+    let place = Place::new(mainstay_testkit::stores::Kind::SqliteMemory);
+    let server = strict(&place, 1.0).await;
+    let admin = server.token(Role::Admin).await;
+    assert_eq!(make_token(&server, &admin).await.status, 201);
+    for _ in 0..70 {
+        make_token(&server, &admin).await.problem(429, "RATE_LIMITED");
+    }
+    let all = entries(&server.store).await;
+    assert_eq!((all.len(), all.last().unwrap().code.as_deref()), (62, Some("AUDIT_CUT")));
 }
 
 #[tokio::test]
@@ -181,11 +410,7 @@ fn reads_are_written_down_once_a_minute_and_do_not_count() {
 #[test]
 fn b_233_operations_are_limited_for_each_identity() {
     for_each_store(async |place| {
-        let store = equipped(place.options()).open().await.unwrap();
-        let rooms = Rooms::open(&store).await.unwrap();
-        let server = Running::start_with(options(), rooms.clone()).await;
-        let usual = Definition::new(Kind::FixedWindow, 10.0, 3_600_000).unwrap();
-        rooms.limits.define("adminOperations", usual).await.unwrap();
+        let server = strict(&place, 10.0).await;
         let (one, other) = (server.token(Role::Admin).await, server.token(Role::Admin).await);
         for _ in 0..10 {
             assert_eq!(make_token(&server, &one).await.status, 201);
@@ -272,5 +497,24 @@ fn many_at_once_make_one_chain() {
         let answers = futures_util::future::join_all(calls).await;
         assert!(answers.iter().all(|answer| answer.status == 201), "{answers:?}");
         assert_eq!(verify(&server.store, None).await.unwrap().number, 20);
+    });
+}
+
+#[test]
+fn what_was_refused_or_one_tenant_did_is_found_without_reading_everything() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let names = async |tx: Tx, is_shared: bool| {
+            let sql = match is_shared {
+                true => "SELECT indexdef FROM pg_indexes WHERE tablename = 'mainstay_audit'",
+                false => "SELECT COALESCE(sql, '') FROM sqlite_schema WHERE tbl_name = 'mainstay_audit'",
+            };
+            let rows = tx.query(sql, &[]).await?;
+            rows.iter().map(|row| row.get::<String>(0)).collect::<mainstay_store::Result<Vec<_>>>()
+        };
+        let known = store.read_with(store.is_shared(), names).await.unwrap();
+        for columns in ["(user_id, number)", "(outcome, number)", "(tenant_id, number)"] {
+            assert!(known.iter().any(|made| made.contains(columns)), "{columns}: {known:?}");
+        }
     });
 }

@@ -58,6 +58,8 @@ impl House {
             |order: &String| IdempotencyKey::action("note", order),
             |_, order: &String| Ok(NewEvent::new("Noted", order)?.stream("Order", order).expecting(7)),
         );
+        let functions = functions
+            .action("send", async |_: Call, _: Value| Err::<(), _>(Failure::permanent("nobody is there")));
         let store = equipped(place.options()).open().await.unwrap();
         let functions = outbox.unwrap().functions(functions, &Log::open(&store).await.unwrap());
         let models = Registry::new().with(strict);
@@ -289,6 +291,7 @@ fn readers_look_operators_act_and_only_admins_purge() {
 fn b_223_routes_that_the_inbox_replaces_still_answer_and_say_so() {
     for_each_store(async |place| {
         let store = equipped(place.options()).open().await.unwrap();
+        logged::start();
         let server = Running::start_on(options(), store).await;
         let token = server.token(Role::Reader).await;
         let old = get("/admin/letters").token(&token).send(server.address).await;
@@ -311,6 +314,13 @@ fn b_223_routes_that_the_inbox_replaces_still_answer_and_say_so() {
                 "{old:?}"
             );
         }
+        let text = logged::text();
+        let warned = |line: &str| {
+            line.contains(" WARN ")
+                && line.contains("going away")
+                && line.contains("action=\"GET /admin/letters\"")
+        };
+        assert!(text.lines().any(warned), "nobody was warned");
         let new = get("/admin/dead-letters").token(&token).send(server.address).await;
         assert_eq!((new.status, new.header("deprecation")), (200, None), "{new:?}");
         let described = get("/openapi.json").send(server.address).await.json();
@@ -392,5 +402,54 @@ fn b_155_an_end_that_is_given_up_is_said_in_the_log_with_where_it_is() {
         for part in [" WARN ", CAUGHT, reference, "corr-155", "attempts=2", "is at version 0, not 7"] {
             assert!(line.contains(part), "{part}: {line}");
         }
+    });
+}
+
+#[test]
+fn b_228_letters_that_are_dealt_with_and_circuits_that_are_closed_are_not_counted() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.charge(3).await;
+        let letters = house.get("/admin/dead-letters").await;
+        let id = letters["letters"][0]["letterId"].as_str().unwrap();
+        house.post(&format!("/admin/dead-letters/{id}/ignore"), json!({})).await;
+        for (circuit, state) in [("mail", "open"), ("payments", "closed")] {
+            let force = json!({"state": state, "reason": "test"});
+            house.post(&format!("/admin/circuits/{circuit}/force"), force).await;
+        }
+        let told = house.get("/admin/system").await;
+        let summary = &told["summary"];
+        assert_eq!((&summary["pendingDeadLetters"], &told["deadLetters"]["total"]), (&json!(2), &json!(3)));
+        assert_eq!(summary["openCircuits"], 1);
+        assert_eq!(told["circuitBreakers"], json!({"mail": "open", "payments": "closed"}));
+        let critical = json!(["the circuit mail is open", "2 dead letters wait for somebody"]);
+        assert_eq!(summary["critical"], critical);
+    });
+}
+
+#[test]
+fn what_is_secret_by_its_name_is_hidden_where_letters_are_looked_at() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        let args = json!({"order": 5, "apiKey": "canary-args"});
+        let send = NewWork::new("shop", "send", &args).unwrap();
+        let send = send.context(&json!({"clientSecret": "canary-context"})).unwrap();
+        let id = house.rooms.work.enqueue(send).await.unwrap().work_id;
+        house.rooms.work.wait_for(&id, PATIENCE).await.unwrap();
+        let list = house.get("/admin/dead-letters").await;
+        let letter = format!("/admin/dead-letters/{}", list["letters"][0]["letterId"].as_str().unwrap());
+        let detail = house.get(&letter).await;
+        assert_eq!(detail["work"]["args"], json!({"order": 5, "apiKey": "[hidden]"}), "{detail}");
+        assert_eq!(detail["work"]["context"], json!({"clientSecret": "[hidden]"}));
+        let lists = ["/admin/letters", "/admin/work?state=failed", "/admin/dead-letters"];
+        let single =
+            [format!("/admin/letters/{id}"), format!("/admin/work/{id}"), format!("/admin/runs/{id}")];
+        for path in lists.into_iter().chain(single.iter().map(String::as_str)) {
+            let told = house.get(path).await.to_string();
+            assert!(!told.contains("canary-"), "{path}: {told}");
+        }
+        // What is tried again is what was given.
+        let kept = house.rooms.work.letter(&id).await.unwrap();
+        assert!(kept.args.get().contains("canary-args"));
     });
 }

@@ -1,6 +1,7 @@
 //! Health and figures.
 
-use crate::client::{Answer, get};
+use crate::client::{Answer, get, post, request};
+use crate::logged;
 use crate::running::{Running, options};
 use mainstay_events::{Append, NewEvent};
 use mainstay_flows::commands::Commands;
@@ -66,12 +67,25 @@ async fn until(status: u16, path: &str, server: &Running) -> Answer {
     }
 }
 
+/// What a probe is told once it was seen that the projection is so far behind. It may be looked while events are appended.
+async fn until_behind(lag: u64, server: &Running) -> Answer {
+    loop {
+        let answer = get("/health/ready").send(server.address).await;
+        if answer.json()["components"]["projections"]["details"]["orderSummary"]["lag"] == lag {
+            return answer;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A server with a projection that takes events only when it is told to.
 async fn held_up(place: &Place, rules: HealthRules) -> (Running, Rooms) {
     let store = equipped(place.options()).open().await.unwrap();
     let slow =
         Projection::new("orderSummary", Category::View).on(["OrderSubmitted"]).each(async |_, _, _| Ok(()));
-    let rooms = Rooms::open_with(&store, Commands::new(), Registry::new().with(slow), |_| {
+    let other = Projection::new("newProjection", Category::View).on(["Nothing"]).each(async |_, _, _| Ok(()));
+    let registry = Registry::new().with(slow).with(other);
+    let rooms = Rooms::open_with(&store, Commands::new(), registry, |_| {
         Functions::new().action("nobodyDoesThis", async |_: Call, (): ()| Ok(()))
     })
     .await
@@ -92,11 +106,9 @@ fn b_238_b_248_b_249_a_projection_that_is_behind_closes_the_gate_and_is_graded()
     for_each_store(async |place| {
         let (server, rooms) = held_up(&place, HealthRules::default()).await;
         submit(&rooms, 500).await;
-        let answer = until(503, "/health/ready", &server).await;
-        assert_eq!(answer.json()["status"], "unhealthy");
-        let projections = &answer.json()["components"]["projections"];
-        assert_eq!(projections["status"], "degraded");
-        assert_eq!(projections["details"]["orderSummary"]["lag"], 500);
+        let answer = until_behind(500, &server).await;
+        assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("unhealthy")));
+        assert_eq!(answer.json()["components"]["projections"]["status"], "degraded");
         let whole = get("/health").send(server.address).await;
         assert_eq!((whole.status, &whole.json()["status"]), (200, &json!("degraded")), "{whole:?}");
         assert!(whole.json()["warning"].as_str().unwrap().contains("projections"), "{whole:?}");
@@ -107,13 +119,21 @@ fn b_238_b_248_b_249_a_projection_that_is_behind_closes_the_gate_and_is_graded()
 fn b_228_the_state_of_the_system_is_told_on_one_page() {
     for_each_store(async |place| {
         let (server, rooms) = held_up(&place, HealthRules::default()).await;
-        let token = server.token(Role::Reader).await;
+        let (token, admin) = (server.token(Role::Reader).await, server.token(Role::Admin).await);
         submit(&rooms, 500).await;
-        until(503, "/health/ready", &server).await;
+        until_behind(500, &server).await;
+        // The other one is a hundred events behind, which does not count yet.
+        let pause = post("/admin/projections/newProjection/pause", "{}").token(&admin);
+        assert_eq!(pause.send(server.address).await.status, 200);
+        let moved =
+            request("PUT", "/admin/checkpoints/newProjection/0").header("Content-Type", "application/json");
+        let moved =
+            moved.body(&json!({"position": 400}).to_string()).token(&admin).send(server.address).await;
+        assert_eq!(moved.status, 200, "{moved:?}");
         let answer = get("/admin/system").token(&token).send(server.address).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         let told = answer.json();
-        assert_eq!(told["projections"]["lags"]["orderSummary"], 500);
+        assert_eq!(told["projections"]["lags"], json!({"newProjection": 100, "orderSummary": 500}));
         assert_eq!(told["projections"]["activeRebuilds"], json!([]));
         let summary = &told["summary"];
         assert_eq!(
@@ -128,6 +148,29 @@ fn b_228_the_state_of_the_system_is_told_on_one_page() {
                 && told["circuitBreakers"].is_object()
                 && told["deadLetters"].is_object()
         );
+    });
+}
+
+#[test]
+fn b_243_b_273_a_projection_without_a_checkpoint_is_behind_by_everything_and_warned_of() {
+    for_each_store(async |place| {
+        logged::start();
+        let (server, rooms) = held_up(&place, HealthRules::default()).await;
+        let lose = async |tx: Tx| {
+            let sql = "DELETE FROM mainstay_projection_lanes WHERE projection = 'newProjection'";
+            tx.execute(sql, &[]).await
+        };
+        server.store.transact(lose).await.unwrap();
+        submit(&rooms, 10).await;
+        loop {
+            let answer = get("/health/ready").send(server.address).await;
+            if answer.json()["components"]["projections"]["details"]["newProjection"]["lag"] == 10 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let warning = "WARN mainstay_server::health::look: no checkpoint for newProjection";
+        assert!(logged::text().contains(warning));
     });
 }
 

@@ -31,6 +31,31 @@ async fn a_body_that_never_ends_costs_a_bounded_time() {
 }
 
 #[tokio::test]
+async fn forms_of_the_console_are_read_within_the_same_bounds() {
+    let of = |path: &str, length: &str| {
+        let kind = "Content-Type: application/x-www-form-urlencoded";
+        format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n{length}\r\n\r\n")
+    };
+    let server = Running::start(options().body_timeout(SHORT).max_body_bytes(100)).await;
+    let token = server.token(mainstay_server::Role::Reader).await;
+    let login =
+        format!("{}token={token}", of("/console/login", &format!("Content-Length: {}", token.len() + 6)));
+    // With a longer time than that, somebody comes in.
+    let patient = Running::start_on(options(), server.store.clone()).await;
+    let came = say(&patient, &login.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")).await;
+    let cookie = came.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    for path in ["/console/login", "/console/act", "/console/logout"] {
+        let length = |length: &str| format!("{length}\r\nCookie: {cookie}");
+        let slow = say(&server, &format!("{}token=", of(path, &length("Content-Length: 90")))).await;
+        slow.problem(408, "BODY_TIMEOUT");
+        let endless = of(path, &length("Transfer-Encoding: chunked"));
+        say(&server, &format!("{endless}5\r\ntoken\r\n")).await.problem(408, "BODY_TIMEOUT");
+        let large = say(&server, &of(path, &length("Content-Length: 101"))).await;
+        large.problem(413, "BODY_TOO_LARGE");
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_is_too_large_is_refused_by_what_it_announces_and_by_what_it_is() {
     let server = Running::start(options().max_body_bytes(100)).await;
     // Not a byte of it is sent: the announcement is enough.

@@ -50,6 +50,30 @@ async fn the_table_and_the_description_list_the_same_routes() {
     assert_eq!(distinct.len(), operation_ids.len());
 }
 
+/// Every reference in a description, as the path of what it means.
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            let reference = members.get("$ref").and_then(Value::as_str);
+            found.extend(reference.map(|reference| reference.trim_start_matches('#').to_owned()));
+            members.values().for_each(|member| references(member, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn whatever_the_description_refers_to_is_in_it() {
+    let server = Running::start(options()).await;
+    let description = get("/openapi.json").send(server.address).await.json();
+    let mut found = Vec::new();
+    references(&description, &mut found);
+    assert!(found.len() > 100, "{found:?}");
+    found.retain(|reference| description.pointer(reference).is_none());
+    assert!(found.is_empty(), "{found:?}");
+}
+
 /// Without, with a weaker and with a sufficient token, for every route there is.
 #[tokio::test]
 async fn every_route_keeps_out_whom_it_should() {

@@ -5,6 +5,7 @@ use crate::running::{Running, options};
 use mainstay_events::{Event, NewEvent};
 use mainstay_flows::commands::{Command, Commands, Decision, Handling};
 use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
+use mainstay_server::audit::{Audit, Filter, Outcome};
 use mainstay_server::{Role, Rooms, equipped};
 use mainstay_store::{Tx, params};
 use mainstay_testkit::stores::{Place, for_each_lasting_store, for_each_store};
@@ -176,6 +177,60 @@ fn b_204_b_208_b_212_read_models_are_filled_anew_by_operators_alone() {
         let reader = house.server.token(Role::Reader).await;
         let refused = post("/admin/projections/orders/replays", "{}").token(&reader);
         assert_eq!(refused.send(house.server.address).await.status, 403);
+        house.close().await;
+    });
+}
+
+#[test]
+fn b_224_b_232_a_rebuild_is_triggered_followed_and_cancelled_and_each_leaves_one_entry() {
+    for_each_store(async |place| {
+        let house = House::open(&place).await;
+        house.submit("corr-1", &["OrderSubmitted", "OrderSpoiled"]).await;
+        // Nothing of it is carried out meanwhile.
+        house.post("/admin/pools/eventReplayPool/pause", json!({})).await;
+        let entries = async |action: &str| {
+            let all = Filter { after: Some(0), ..Filter::default() };
+            let all = Audit::new(house.server.store.clone()).list(all, 1_000).await.unwrap();
+            all.into_iter().filter(|entry| entry.action == action).collect::<Vec<_>>()
+        };
+        let (trigger, path) = ("POST /admin/projections/{name}/replays", "/admin/projections/orders/replays");
+
+        // An entry that cannot be written keeps the rebuild from being triggered.
+        let hide = async |tx: Tx| tx.execute("ALTER TABLE mainstay_audit RENAME TO hidden", &[]).await;
+        house.server.store.transact(hide).await.unwrap();
+        assert_eq!(house.ask(post(path, "{}")).await.0, 500);
+        let show = async |tx: Tx| tx.execute("ALTER TABLE hidden RENAME TO mainstay_audit", &[]).await;
+        house.server.store.transact(show).await.unwrap();
+        assert_eq!(house.get("/admin/replays").await["replays"], json!([]));
+        assert!(entries(trigger).await.is_empty());
+
+        let begun = house.post(path, json!({ "chunkSize": 1 })).await;
+        let id = begun["replayId"].as_str().unwrap();
+        let written = entries(trigger).await;
+        assert_eq!((written.len(), written[0].outcome), (1, Outcome::Done), "{written:?}");
+        assert!(house.admin.contains(&written[0].user_id) && written[0].timestamp > 0);
+        assert_eq!(written[0].args, json!({"path": path, "body": {"chunkSize": 1}}));
+        let listed = house.get("/admin/replays").await;
+        assert_eq!(
+            (listed["replays"].as_array().unwrap().len(), &listed["replays"][0]["replayId"]),
+            (1, &json!(id))
+        );
+        let replay = format!("/admin/replays/{id}");
+        let status = house.get(&replay).await;
+        assert_eq!((&status["status"], &status["totalEvents"]), (&json!("running"), &json!(2)), "{status}");
+        house.post(&format!("{replay}/cancel"), json!({})).await;
+        assert_eq!(house.get(&replay).await["status"], "cancelled");
+        assert_eq!(house.get("/admin/replays").await["replays"], json!([]));
+        assert_eq!(entries("POST /admin/replays/{replayId}/cancel").await.len(), 1);
+
+        let letters = house.get("/admin/dead-letters?kind=projection&status=pending").await;
+        let letter = format!("/admin/dead-letters/{}", letters["letters"][0]["letterId"].as_str().unwrap());
+        house.post(&format!("{letter}/ignore"), json!({})).await;
+        assert_eq!(house.get(&letter).await["status"], "ignored");
+        let trace = house.get("/admin/traces/corr-1").await;
+        assert_eq!(trace["events"].as_array().unwrap().len(), 2, "{trace}");
+        assert_eq!(house.get("/admin/system").await["projections"]["activeRebuilds"], json!([]));
+        assert_eq!(house.get("/admin/runs/work_unknown").await, json!({ "found": false }));
         house.close().await;
     });
 }

@@ -101,7 +101,7 @@ fn both(event_id: &str) -> Value {
 }
 
 #[test]
-fn an_event_is_published_once_and_its_publications_are_looked_at() {
+fn b_273_an_event_is_published_once_and_its_publications_are_looked_at() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         let id = house.event().await;

@@ -7,7 +7,7 @@ use mainstay_server::tokens::New;
 use mainstay_server::{Role, Tokens, equipped};
 use mainstay_testkit::stores::{for_each_lasting_store, for_each_store};
 use mainstay_testkit::time::{START_MS, VirtualTime};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const WHO: &str = "/v1/test/who";
@@ -161,4 +161,37 @@ async fn what_a_token_cannot_be_is_named() {
         let answer = post("/admin/tokens", body).token(&admin).send(server.address).await;
         assert_eq!(answer.problem(400, "BODY_INVALID")["field"], field);
     }
+}
+
+#[test]
+fn tokens_are_listed_a_page_at_a_time() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Running::start_on(options(), store).await;
+        let admin = server.token(Role::Admin).await;
+        for _ in 0..4 {
+            server.token(Role::Reader).await;
+        }
+        let ask = async |path: &str| get(path).token(&admin).send(server.address).await;
+        let ids = |page: &Value| -> Vec<String> {
+            let tokens = page["tokens"].as_array().unwrap();
+            tokens.iter().map(|token| token["id"].as_str().unwrap().to_owned()).collect()
+        };
+        let all = ids(&ask("/admin/tokens").await.json());
+        assert_eq!(all.len(), 5);
+        let (mut found, mut path) = (Vec::new(), "/admin/tokens?limit=2".to_owned());
+        loop {
+            let page = ask(&path).await.json();
+            found.extend(ids(&page));
+            let Some(next) = page["next"].as_str() else { break };
+            path = format!("/admin/tokens?limit=2&cursor={next}");
+        }
+        assert_eq!(found, all);
+        for wrong in ["limit=0", "limit=1001", "cursor=x", "cursor=t1", "cursor=t1.%00"] {
+            ask(&format!("/admin/tokens?{wrong}")).await.problem(400, "QUERY_INVALID");
+        }
+        // Neither database can hold a NUL.
+        let revoke = request("DELETE", "/admin/tokens/a%00").token(&admin);
+        revoke.send(server.address).await.problem(400, "PATH_INVALID");
+    });
 }

@@ -6,6 +6,7 @@ use crate::output::json;
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
 use crate::workshop;
+use mainstay::core::secrets;
 use mainstay::work::{
     Error, Functions, LetterFilter, LetterStatus, ListQuery, Native, NewWork, RunOptions, Work,
 };
@@ -220,7 +221,9 @@ impl Shop {
         match self {
             Self::Store(work) => {
                 let letters = work.letters(which.filter(), limit).await?;
-                Ok(json!({ "letters": letters }))
+                let mut told = json!({ "letters": letters });
+                secrets::hide(&mut told);
+                Ok(told)
             }
             Self::Server(server) => {
                 let mut query = form_urlencoded::Serializer::new(format!("limit={limit}"));

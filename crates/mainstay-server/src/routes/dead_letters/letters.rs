@@ -1,6 +1,7 @@
 //! `/admin/dead-letters`: lists, counts, groups, one letter and what is done about it.
 
 use super::{Inbox, schema};
+use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_flows::dead_letters::{Detail, Filter, Group, Listed, Operation, Stats, Status};
@@ -82,7 +83,7 @@ fn number(id: &str) -> Answer<i64> {
 /// List dead letters of all kinds, the newest first
 #[utoipa::path(get, path = "/admin/dead-letters", operation_id = "listDeadLetters", tag = "dead letters",
     params(Parameters), responses((status = 200, body = schema::DeadLetters)))]
-pub(super) async fn list(Inbox(inbox, _): Inbox, Query(asked): Query<Parameters>) -> Answer<Json<Letters>> {
+pub(super) async fn list(Inbox(inbox, _): Inbox, Query(asked): Query<Parameters>) -> Answer<Masked<Letters>> {
     let limit = limit(asked.limit)?;
     let before = asked.cursor.as_deref().map(|cursor| {
         Listed::parse_id(cursor)
@@ -91,7 +92,7 @@ pub(super) async fn list(Inbox(inbox, _): Inbox, Query(asked): Query<Parameters>
     let before = before.transpose()?;
     let letters = inbox.list(asked.wanted()?, before, limit).await?;
     let next = letters.last().filter(|_| letters.len() == limit).map(|last| Listed::id(last.number));
-    Ok(Json(Letters { letters, next }))
+    Ok(Masked(Letters { letters, next }))
 }
 
 /// Count dead letters by status, kind and name
@@ -113,8 +114,8 @@ pub(super) async fn groups(Inbox(inbox, _): Inbox, Query(asked): Query<Parameter
 #[utoipa::path(get, path = "/admin/dead-letters/{id}", operation_id = "getDeadLetter", tag = "dead letters",
     params(("id" = String, Path, description = "The letter")),
     responses((status = 200, body = schema::DeadLetterDetail)))]
-pub(super) async fn get(Inbox(inbox, _): Inbox, Path(id): Path<String>) -> Answer<Json<Detail>> {
-    Ok(Json(inbox.get(number(&id)?).await?))
+pub(super) async fn get(Inbox(inbox, _): Inbox, Path(id): Path<String>) -> Answer<Masked<Detail>> {
+    Ok(Masked(inbox.get(number(&id)?).await?))
 }
 
 /// Try a dead letter again, one that is pending or was ignored

@@ -23,7 +23,8 @@ pub(super) fn routes() -> Routes {
         .add(Reader, routes!(letters::get))
         .add(Operator, routes!(letters::retry))
         .add(Operator, routes!(letters::ignore))
-        .add(Operator, routes!(operations::preview))
+        // Looking at what would be done changes nothing that anybody would miss.
+        .add(Operator.written(), routes!(operations::preview))
         .add(Reader, routes!(operations::list))
         .add(Reader, routes!(operations::get))
         .add(Operator, routes!(operations::run))

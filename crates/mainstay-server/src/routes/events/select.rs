@@ -22,6 +22,7 @@ pub(super) struct Parameters {
     until: Option<u64>,
     /// `forward` from the oldest on, or `backward` from the newest on; forward unless given.
     #[serde(default)]
+    #[param(inline)]
     order: Order,
     /// At most so many events.
     #[param(minimum = 1, maximum = 1000)]

@@ -2,7 +2,7 @@
 
 use super::{Guards, Page, schema};
 use crate::routes::limit;
-use crate::{Answer, Json, Path, Query};
+use crate::{Answer, Json, Path, Problem, Query, audit, error};
 use axum::http::HeaderMap;
 use mainstay_guards::limits::store::{Reservation, Standing, Wanted};
 use mainstay_guards::limits::{Decision, Definition, MostDenied, Verb, fields};
@@ -115,6 +115,7 @@ pub(super) async fn consume_many(
     Guards { limits, .. }: Guards,
     Json(many): Json<Many>,
 ) -> Answer<Json<ManyDecided>> {
+    many.limits.iter().try_for_each(|wanted| refuse_reserved(&wanted.name))?;
     let decisions = limits.consume_many(&many.limits).await?;
     Ok(Json(ManyDecided { allowed: decisions.iter().all(|decision| decision.allowed), decisions }))
 }
@@ -178,6 +179,7 @@ pub(super) async fn reserve(
     Path(name): Path<String>,
     Json(Ask { key, cost }): Json<Ask>,
 ) -> Answer<Json<Reservation>> {
+    refuse_reserved(&name)?;
     Ok(Json(limits.reserve(&name, &key, cost).await?))
 }
 
@@ -262,7 +264,19 @@ pub(super) async fn denied(
 type Decided = (HeaderMap, Json<Decision>);
 
 async fn act(Guards { limits, .. }: Guards, name: &str, key: &str, verb: Verb) -> Answer<Decided> {
+    if !matches!(verb, Verb::Peek(_)) {
+        refuse_reserved(name)?;
+    }
     let decision = limits.act(name, key, verb).await?;
     let told = limits.known(name).and_then(|limit| fields(name, &limit, &decision));
     Ok((told.into_iter().flatten().collect(), Json(decision)))
+}
+
+/// Refuses the limit that counts what admins and operators do: whoever could take from it would shut others out, and whoever
+/// could give back would do as much as it likes.
+fn refuse_reserved(name: &str) -> Answer<()> {
+    if name != audit::LIMIT {
+        return Ok(());
+    }
+    Err(Problem::new(&error::LIMIT_RESERVED, format!("{name} counts what is done to the server itself.")))
 }

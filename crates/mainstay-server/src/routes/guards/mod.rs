@@ -31,9 +31,10 @@ pub(super) fn routes() -> Routes {
         .add(Operator, routes!(limits::reserve))
         .add(Operator, routes!(limits::refund))
         .add(Operator, routes!(limits::penalize))
-        .add(Operator, routes!(limits::block))
-        .add(Operator, routes!(limits::reset))
-        .add(Admin, routes!(limits::put))
+        .add(Operator.written(), routes!(limits::block))
+        .add(Operator.written(), routes!(limits::reset))
+        // Whoever has used up what it may do must be able to raise that.
+        .add(Admin.written(), routes!(limits::put))
         .add(Reader, routes!(limits::denied));
     let circuits = Routes::default()
         .add(Reader, routes!(circuits::list))

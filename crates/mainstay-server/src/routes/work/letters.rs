@@ -1,6 +1,7 @@
 //! `/admin/letters`: what ended failed, and what is done about it.
 
 use super::{Shop, schema};
+use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_work::{Error, Letter, LetterFilter, LetterStatus};
@@ -90,7 +91,7 @@ pub(super) struct Purged {
 /// List dead letters, the newest first
 #[utoipa::path(get, path = "/admin/letters", operation_id = "listLetters", tag = "letters",
     params(Parameters), responses((status = 200, body = schema::Letters)))]
-pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> Answer<Json<Letters>> {
+pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> Answer<Masked<Letters>> {
     let limit = limit(asked.limit)?;
     let filter = LetterFilter {
         status: asked.status,
@@ -102,15 +103,15 @@ pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> A
     };
     let letters = work.letters(filter, limit).await?;
     let next = letters.last().filter(|_| letters.len() == limit).map(|last| cursor(last.number));
-    Ok(Json(Letters { letters, next }))
+    Ok(Masked(Letters { letters, next }))
 }
 
 /// Look at a dead letter: what it was called with, and every failure that is known
 #[utoipa::path(get, path = "/admin/letters/{id}", operation_id = "getLetter", tag = "letters",
     params(("id" = String, Path, description = "The item that failed")),
     responses((status = 200, body = schema::Letter)))]
-pub(super) async fn get(Shop(work): Shop, Path(id): Path<String>) -> Answer<Json<Letter>> {
-    Ok(Json(work.letter(&id).await?))
+pub(super) async fn get(Shop(work): Shop, Path(id): Path<String>) -> Answer<Masked<Letter>> {
+    Ok(Masked(work.letter(&id).await?))
 }
 
 /// Try a dead letter again, as a new item that is linked to it
@@ -126,9 +127,9 @@ pub(super) async fn retry(Shop(work): Shop, Path(id): Path<String>) -> Answer<Js
 #[utoipa::path(post, path = "/admin/letters/{id}/ignore", operation_id = "ignoreLetter", tag = "letters",
     params(("id" = String, Path, description = "The item that failed")),
     responses((status = 200, body = schema::Letter)))]
-pub(super) async fn ignore(Shop(work): Shop, Path(id): Path<String>) -> Answer<Json<Letter>> {
+pub(super) async fn ignore(Shop(work): Shop, Path(id): Path<String>) -> Answer<Masked<Letter>> {
     work.ignore_letter(&id).await?;
-    Ok(Json(work.letter(&id).await?))
+    Ok(Masked(work.letter(&id).await?))
 }
 
 /// Try many dead letters again, the oldest first

@@ -4,6 +4,7 @@ use super::super::Shop;
 use super::super::items::Cancelled;
 use super::super::schema::{LetterRetried, WorkCanceled};
 use super::schema;
+use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_work::{Details, Hastened, ListQuery, Native};
@@ -21,7 +22,7 @@ pub(super) struct Parameters {
     pool: Option<String>,
     /// In this state: `pending`, `running`, `completed` or `failed`, or exactly `ready`, `delayed`, `behind`, `success`,
     /// `canceled`.
-    #[param(value_type = Option<schema::WorkStateAsked>)]
+    #[param(inline, value_type = Option<schema::WorkStateAsked>)]
     state: Option<String>,
     /// Of this function.
     #[param(min_length = 1, max_length = 128)]
@@ -37,6 +38,7 @@ pub(super) struct Parameters {
     args: Option<String>,
     /// Whether the newest come first or the oldest; the newest unless given.
     #[serde(default)]
+    #[param(inline)]
     order: Order,
     /// At most so many.
     #[param(minimum = 1, maximum = 1000)]
@@ -120,7 +122,7 @@ struct RunStatus {
 /// short, even empty, because what is looked for lies further on.
 #[utoipa::path(get, path = "/admin/work", operation_id = "listWork", tag = "work",
     params(Parameters), responses((status = 200, body = schema::WorkPage)))]
-pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> Answer<Json<Items>> {
+pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> Answer<Masked<Items>> {
     let limit = limit(asked.limit)?;
     let states = match asked.state.as_deref() {
         Some(state) => Native::named(state).ok_or_else(|| {
@@ -140,7 +142,7 @@ pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> A
         after: asked.cursor.as_deref().map(id_of).transpose()?,
     };
     let page = work.list(query, limit).await?;
-    Ok(Json(Items { work: page.work, next: page.next.as_deref().map(cursor_of) }))
+    Ok(Masked(Items { work: page.work, next: page.next.as_deref().map(cursor_of) }))
 }
 
 /// Look at an item in full: what it is called with, and every failure that is known
@@ -149,9 +151,9 @@ pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> A
 #[utoipa::path(get, path = "/admin/work/{id}", operation_id = "getWorkDetails", tag = "work",
     params(("id" = String, Path, description = "The item")),
     responses((status = 200, body = schema::WorkDetailsFound)))]
-pub(super) async fn get(Shop(work): Shop, Path(id): Path<String>) -> Answer<Json<Found>> {
+pub(super) async fn get(Shop(work): Shop, Path(id): Path<String>) -> Answer<Masked<Found>> {
     let item = work.details(&id).await?;
-    Ok(Json(Found { found: item.is_some(), item }))
+    Ok(Masked(Found { found: item.is_some(), item }))
 }
 
 /// Cancel an item: one that waits never starts, one that runs is told to stop
@@ -191,7 +193,7 @@ pub(super) async fn retry(Shop(work): Shop, Path(id): Path<String>) -> Answer<Js
 #[utoipa::path(get, path = "/admin/runs/{id}", operation_id = "getDurableFunctionRun", tag = "work",
     params(("id" = String, Path, description = "The run")),
     responses((status = 200, body = schema::DurableFunctionRun)))]
-pub(super) async fn get_run(Shop(work): Shop, Path(id): Path<String>) -> Answer<Json<Run>> {
+pub(super) async fn get_run(Shop(work): Shop, Path(id): Path<String>) -> Answer<Masked<Run>> {
     let run = work.status(&id).await?.map(|status| RunStatus {
         run_id: status.work_id,
         pool: status.pool,
@@ -205,7 +207,7 @@ pub(super) async fn get_run(Shop(work): Shop, Path(id): Path<String>) -> Answer<
         due_at: status.due_at,
         ended_at: status.ended_at,
     });
-    Ok(Json(Run { found: run.is_some(), run }))
+    Ok(Masked(Run { found: run.is_some(), run }))
 }
 
 /// Where a page ends, in a form that nobody takes for an item.

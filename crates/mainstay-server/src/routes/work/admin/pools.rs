@@ -3,6 +3,7 @@
 use super::super::Shop;
 use super::super::schema::{PoolStatus as PoolSchema, Pools as PoolsSchema};
 use super::schema;
+use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_work::{Details, KeyQueue, PoolStatus};
@@ -76,8 +77,8 @@ pub(super) async fn work(
     Shop(work): Shop,
     Path(pool): Path<String>,
     Query(asked): Query<Most>,
-) -> Answer<Json<Items>> {
-    Ok(Json(Items { work: work.upcoming(&pool, limit(asked.limit)?).await? }))
+) -> Answer<Masked<Items>> {
+    Ok(Masked(Items { work: work.upcoming(&pool, limit(asked.limit)?).await? }))
 }
 
 /// List the keys of a pool that are in use: how much waits of each, and whether one runs
