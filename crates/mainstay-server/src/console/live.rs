@@ -4,6 +4,7 @@ use super::api::Fault;
 use super::visit::Visit;
 use super::{Sessions, views};
 use crate::Shutdown;
+use crate::lately::Followed;
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
@@ -29,7 +30,8 @@ struct Following {
 }
 
 /// Follows a view.
-pub(super) async fn follow(visit: Visit) -> Response {
+pub(super) async fn follow(mut visit: Visit) -> Response {
+    visit.api.followed = Followed(true);
     let shutdown = visit.app.shutdown().clone();
     // What the page was loaded with is fresh.
     let following =

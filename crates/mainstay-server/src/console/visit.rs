@@ -5,6 +5,7 @@ use super::door::{cookie, peer};
 use super::{Console, ROOT};
 use crate::access::Role;
 use crate::app::App;
+use crate::lately::Followed;
 use crate::{Principal, Problem};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -43,6 +44,7 @@ impl Visit {
             principal: principal.clone(),
             trace: parts.extensions.get::<TraceContext>().cloned(),
             peer: peer(parts),
+            followed: Followed(false),
         };
         let view = parts.uri.path().strip_prefix(ROOT).unwrap_or_default();
         let view = view
