@@ -8,6 +8,10 @@ use std::time::Duration;
 
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(10);
+/// How often at first, so that somebody who has just begun sees lines at once.
+const EVERY_AT_FIRST: Duration = Duration::from_secs(2);
+/// As many looks are the first ones: half a minute.
+const FIRST: usize = 15;
 /// Ten minutes.
 const MOST: usize = 60;
 
@@ -54,8 +58,13 @@ pub(crate) async fn remember(app: &App) {
         if let Some(moment) = look(app).await {
             app.past().add(moment);
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(wait(app.past().moments().len())).await;
     }
+}
+
+/// How long until the next look, when there were so many.
+fn wait(looks: usize) -> Duration {
+    if looks < FIRST { EVERY_AT_FIRST } else { EVERY }
 }
 
 async fn look(app: &App) -> Option<Moment> {
@@ -85,5 +94,11 @@ mod tests {
         assert_eq!((moments.len(), moments[0].at_ms), (MOST, 940));
         past.add(Moment { at_ms: 5, ..Moment::default() });
         assert_eq!(past.moments().len(), 1);
+    }
+
+    #[test]
+    fn a_newcomer_sees_a_line_within_seconds() {
+        assert!(wait(0) + wait(1) < Duration::from_secs(5));
+        assert_eq!(wait(MOST), EVERY);
     }
 }
