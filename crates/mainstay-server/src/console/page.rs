@@ -4,6 +4,7 @@ use super::api::Fault;
 use super::parts::post;
 use super::visit::Visit;
 use super::{ROOT, assets};
+use crate::access::Role;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -63,7 +64,7 @@ pub(super) fn whole(visit: &Visit, drawn: Result<Sheet, Fault>) -> Response {
             (post(visit, "/console/logout", html! { button.quiet type="submit" { "Log out" } }))
         }
         nav.places aria-label="Views" {
-            @for (path, name, key) in PLACES {
+            @for (path, name, key) in PLACES.into_iter().filter(|(path, ..)| is_open(visit, path)) {
                 a href=(place(path)) data-key=(key) aria-current=[is_at(visit, path).then_some("page")] { (name) }
             }
         }
@@ -89,6 +90,16 @@ pub(super) fn whole(visit: &Visit, drawn: Result<Sheet, Fault>) -> Response {
         }
     }
     answer
+}
+
+/// Whether somebody finds anything at a place. What most tokens of tenants may not see, they are not led to.
+fn is_open(visit: &Visit, path: &str) -> bool {
+    match path {
+        _ if visit.principal.tenant.is_none() => true,
+        "events" | "intents" => true,
+        "audit" | "configuration" => visit.may(Role::Admin),
+        _ => false,
+    }
 }
 
 fn place(path: &str) -> String {
