@@ -142,11 +142,14 @@ pub(super) fn bare(title: &str, body: &Markup) -> Html<String> {
                 title { (title) " · Mainstay" }
                 link rel="icon" href=(assets::address("icon.svg"));
                 link rel="stylesheet" href=(assets::address("console.css"));
-                script src=(assets::address("htmx.js")) defer {}
-                script src=(assets::address("htmx-sse.js")) defer {}
-                script src=(assets::address("console.js")) defer {}
             }
-            body { (body) }
+            body {
+                (body)
+                // Not deferred: htmx would begin before what teaches it to follow has come, and pages would stand still.
+                script src=(assets::address("htmx.js")) {}
+                script src=(assets::address("htmx-sse.js")) {}
+                script src=(assets::address("console.js")) {}
+            }
         }
     };
     Html(page.into_string())

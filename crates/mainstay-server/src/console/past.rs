@@ -2,6 +2,7 @@
 
 use crate::app::App;
 use crate::report;
+use mainstay_guards::circuits::State;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -25,8 +26,10 @@ pub(crate) struct Moment {
     pub(crate) lag: u64,
     /// Items of work that wait.
     pub(crate) waiting: u64,
-    /// Dead letters of work and of read models that nobody has dealt with.
+    /// Dead letters that nobody has dealt with.
     pub(crate) letters: u64,
+    /// Circuits that are open.
+    pub(crate) open: u64,
 }
 
 /// The last minutes, the oldest first.
@@ -70,13 +73,15 @@ fn wait(looks: usize) -> Duration {
 async fn look(app: &App) -> Option<Moment> {
     let head = app.log().head().await.ok()?;
     let read = report::lately(app).await.ok()?;
-    let aside: u64 = read.aside.iter().map(|one| one.letters.saturating_add(one.quarantined)).sum();
+    let aside: u64 = read.aside.iter().map(|one| one.letters).sum();
+    let open = app.circuits().states().iter().filter(|(_, state)| *state == State::Open).count();
     Some(Moment {
         at_ms: app.store().clock().now_ms(),
         head,
         lag: read.projections.iter().map(|one| one.lag).max().unwrap_or(0),
         waiting: read.pools.iter().map(|pool| pool.depth.pending).sum(),
         letters: read.letters.saturating_add(aside),
+        open: open as u64,
     })
 }
 

@@ -121,8 +121,10 @@ async fn state(
         late.clone().map(|(name, lag)| format!("{name} is {lag} events behind")).collect();
     let open = circuit_breakers.iter().filter(|(_, state)| **state == circuits::State::Open);
     critical.extend(open.map(|(name, _)| format!("the circuit {name} is open")));
-    if dead_letters.pending > 0 {
-        critical.push(format!("{} dead letters wait for somebody", dead_letters.pending));
+    match dead_letters.pending {
+        0 => {}
+        1 => critical.push("1 dead letter waits for somebody".to_owned()),
+        several => critical.push(format!("{several} dead letters wait for somebody")),
     }
     let summary = Summary {
         status: health.status,
