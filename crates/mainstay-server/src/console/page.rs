@@ -51,6 +51,8 @@ pub(super) fn whole(visit: &Visit, drawn: Result<Sheet, Fault>) -> Response {
             (status, Sheet::new("Not to be shown", self::fault(&fault)))
         }
     };
+    // What the server could not do now it may do in a moment; what it refuses it refuses again.
+    let is_followed = !status.is_client_error();
     let here = visit.here();
     let follow = here.replacen(ROOT, "/console/live", 1);
     let body = html! {
@@ -71,11 +73,11 @@ pub(super) fn whole(visit: &Visit, drawn: Result<Sheet, Fault>) -> Response {
         main #main tabindex="-1" {
             div.heading {
                 h1 { (sheet.title) }
-                @if status == StatusCode::OK { span.pulse #pulse title="This page follows what happens" { "live" } }
+                @if is_followed { span.pulse #pulse title="This page follows what happens" { "live" } }
             }
             @if let Some(told) = &visit.told { (notice(told)) }
             (sheet.controls)
-            @if status == StatusCode::OK {
+            @if is_followed {
                 div #live hx-sse:connect=(follow) hx-swap="innerMorph" aria-live="off" { (sheet.live) }
             } @else {
                 div #live { (sheet.live) }
