@@ -1,63 +1,12 @@
-// The console in a real Chromium, on the demo: each page loads without a word on the browser's console, passes axe, and its main
-// flow is clicked through. Screenshots are kept in the folder SHOTS.
-//
-// Started by ../test browser, which says where the demo is: MAINSTAY_URL, MAINSTAY_LINK (once), MAINSTAY_READER (a token).
+// The console in a real Chromium, on the demo: each view and each page of one thing loads without a word on the browser's
+// console, passes axe, and looks right; and one comes in, follows, and finds.
 
-import { chromium } from "playwright-core";
 import { test, before, after } from "node:test";
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { api, close, line, link, look, open, readerToken, row, shot, until, url, visit } from "./common.mjs";
 
-const { MAINSTAY_URL: url, MAINSTAY_LINK: link, MAINSTAY_READER: readerToken, CHROMIUM, SHOTS } = process.env;
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-mkdirSync(SHOTS, { recursive: true });
-
-const FLAGS = [
-  "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync",
-];
-const PATIENCE = 60_000;
-
-let browser, session;
-
-before(async () => {
-  browser = await chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
-  const context = await browser.newContext();
-  const page = await context.newPage();
-  await page.goto(link);
-  assert.equal(page.url(), `${url}/console`);
-  session = await context.storageState();
-  await context.close();
-});
-
-after(async () => { await browser?.close(); });
-
-// A page of somebody who is logged in. Whatever the browser complains about, and whatever is asked of others, fails the test.
-async function visit(t, options = {}) {
-  const context = await browser.newContext({ storageState: session, viewport: { width: 1400, height: 900 }, ...options });
-  const page = await context.newPage();
-  page.setDefaultTimeout(PATIENCE);
-  const complaints = [];
-  page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
-  page.on("pageerror", (error) => complaints.push(error.message));
-  page.on("request", (request) => { if (!request.url().startsWith(url)) complaints.push(`asks ${request.url()}`); });
-  t.after(async () => {
-    await context.close();
-    assert.deepEqual(complaints, []);
-  });
-  return page;
-}
-
-// An action asks first; then it is done, and the page says so.
-async function act(scope, page, verb, { fill = {}, told }) {
-  const ask = scope.locator("details.ask", { has: page.locator("summary", { hasText: `${verb}…` }) }).first();
-  await ask.locator("summary").click();
-  assert.ok((await ask.locator(".panel p").innerText()).length > 10, "it says what it will do");
-  for (const [name, value] of Object.entries(fill)) await ask.locator(`[name="${name}"]`).fill(value);
-  await ask.locator(".panel button").click();
-  await page.locator(".notice", { hasText: told }).waitFor();
-}
+before(open);
+after(close);
 
 const VIEWS = [
   "", "/events", "/work", "/projections", "/projections/orderSummary", "/dead-letters", "/dead-letters/operations", "/publications",
@@ -66,21 +15,44 @@ const VIEWS = [
 
 for (const view of VIEWS) {
   test(`${view || "/"} loads, is accessible, and looks right in light and dark, wide and narrow`, async (t) => {
-    for (const [colorScheme, width] of [["light", 1400], ["dark", 1400], ["light", 420], ["dark", 420]]) {
-      const page = await visit(t, { colorScheme, viewport: { width, height: 900 } });
-      const answer = await page.goto(`${url}/console${view}`);
-      assert.equal(answer.status(), 200);
-      await page.locator("h1").waitFor();
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      assert.ok(overflow <= 0, `${overflow} pixels too wide`);
-      await page.screenshot({ path: `${SHOTS}/${view.replaceAll("/", "-").slice(1) || "overview"}-${colorScheme}-${width}.png` });
-      if (width === 1400) {
-        // The policy of the page lets no script in; this one comes from the browser itself.
-        await page.evaluate(`(() => { ${axe}; window.axe = axe; })()`);
-        const found = await page.evaluate(() => window.axe.run({ runOnly: ["wcag2a", "wcag2aa"] }));
-        assert.deepEqual(found.violations.map((one) => [one.id, one.nodes.map((node) => node.html).slice(0, 3)]), []);
-      }
-    }
+    await look(await visit(t), view, view.replaceAll("/", "-").slice(1) || "overview");
+  });
+}
+
+const newest = async (type) => (await api("GET", `/v1/events?type=${type}&order=backward&limit=1`)).events[0];
+const confirmed = () => until(() => newest("OrderConfirmed"));
+const letter = () => until(async () => (await api("GET", "/admin/dead-letters?limit=1")).letters[0]);
+
+// Where there is one of each thing.
+const DETAILS = {
+  event: async () => `/events/${(await confirmed()).eventId}`,
+  stream: async () => { const { stream } = await confirmed(); return `/streams/${stream.type}/${stream.id}`; },
+  trace: async () => `/traces/${(await confirmed()).correlationId}`,
+  pool: async () => `/work/pools/${(await api("GET", "/admin/pools")).pools[0].name}`,
+  item: async () => `/work/${(await until(async () => (await api("GET", "/admin/work?limit=1")).work[0])).workId}`,
+  letter: async () => `/dead-letters/${(await letter()).letterId}`,
+  operation: async () => {
+    await letter();
+    const operation = await api("POST", "/admin/dead-letter-operations", { action: "retry", filter: { kind: "work" } });
+    return `/dead-letters/operations/${operation.operationId}`;
+  },
+  intent: async () => {
+    const intent = await api("POST", "/v1/intents", {
+      operationType: "Submission", streamType: "Order", streamId: "looked-at", boundedContext: "orders", timeoutMs: 300_000,
+      onTimeout: "alert",
+    });
+    return `/intents/${intent.intentKey}`;
+  },
+  limit: async () => "/limits/adminOperations?key=somebody",
+  "publications-of-event": async () => {
+    const page = await until(async () => (await api("GET", "/admin/publications?limit=1")).publications[0]);
+    return `/publications/${page.eventId}`;
+  },
+};
+
+for (const [thing, find] of Object.entries(DETAILS)) {
+  test(`the page of one ${thing} loads, is accessible, and looks right`, async (t) => {
+    await look(await visit(t), await find(), `one-${thing}`);
   });
 }
 
@@ -93,14 +65,28 @@ test("the whole console is less than 200 KB", async (t) => {
   assert.ok(bytes > 10_000 && bytes < 200_000, `${bytes} bytes`);
 });
 
-test("the overview follows what happens without being loaded again", async (t) => {
+test("a link lets somebody in, once", async (t) => {
+  const page = await visit(t, { storageState: undefined });
+  await page.goto(link);
+  assert.equal(page.url(), `${url}/console`);
+  await page.locator("h1", { hasText: "Overview" }).waitFor();
+});
+
+for (const [name, path, what] of [["the overview", "", ".tile strong"], ["a list", "/events", "tbody tr td"]]) {
+  test(`${name} follows what happens without being loaded again`, async (t) => {
+    const page = await visit(t);
+    await page.goto(`${url}/console${path}`);
+    await page.evaluate(() => { window.isSame = true; });
+    const told = await page.locator(what).first().innerText();
+    await page.waitForFunction(([what, told]) => document.querySelector(what).innerText !== told, [what, told]);
+    assert.ok(await page.evaluate(() => window.isSame));
+  });
+}
+
+test("the overview draws how things were in the last minutes", async (t) => {
   const page = await visit(t);
-  await page.goto(`${url}/console/events`);
-  await page.evaluate(() => { window.isSame = true; });
-  const first = page.locator("tbody tr td").first();
-  const before = await first.innerText();
-  await page.waitForFunction((before) => document.querySelector("tbody tr td").innerText !== before, before);
-  assert.ok(await page.evaluate(() => window.isSame));
+  await page.goto(`${url}/console`);
+  await page.waitForFunction(() => document.querySelectorAll(".tile svg polyline").length >= 4);
 });
 
 test("an order can be followed from its event through its trace", async (t) => {
@@ -109,9 +95,10 @@ test("an order can be followed from its event through its trace", async (t) => {
   await page.locator("tbody tr a", { hasText: "OrderSubmitted" }).first().click();
   await page.locator("h1", { hasText: "OrderSubmitted" }).waitFor();
   await page.locator("dl.rows a[href*='/traces/']").click();
-  await page.locator("ol.timeline .kind", { hasText: "command" }).first().waitFor();
-  await page.locator("ol.timeline .kind", { hasText: "event" }).first().waitFor();
-  await page.screenshot({ path: `${SHOTS}/trace.png` });
+  for (const kind of ["command", "event", "projection", "work"]) {
+    await page.locator("ol.timeline .kind", { hasText: kind }).first().waitFor();
+  }
+  await shot(page, "trace");
   const id = decodeURIComponent(page.url().split("/").pop());
   await page.keyboard.press("/");
   await page.keyboard.type(id);
@@ -119,72 +106,26 @@ test("an order can be followed from its event through its trace", async (t) => {
   await page.waitForURL(`**/console/traces/${id}`);
 });
 
-test("a pool is paused and goes on, by keyboard alone where that is quicker", async (t) => {
+test("a publication is found by what came of it, and leads to its event", async (t) => {
   const page = await visit(t);
-  await page.goto(`${url}/console`);
-  await page.keyboard.press("g");
-  await page.keyboard.press("w");
-  await page.waitForURL("**/console/work");
-  await page.locator("a[href='/console/work/pools/projectionPool'], a[href*='/console/work/pools/']").first().click();
-  await page.locator("h1", { hasText: "Pool" }).waitFor();
-  await act(page.locator("#live"), page, "Pause", { told: "The pool rests." });
-  await act(page.locator("#live"), page, "Resume", { told: "The pool goes on." });
-});
-
-test("a read model is rebuilt, and its progress moves or is over", async (t) => {
-  const page = await visit(t);
-  await page.goto(`${url}/console/projections/orderSummary`);
-  await act(page.locator("#live"), page, "Rebuild", { told: "The rebuild has begun." });
-  await page.locator("dt", { hasText: "Status" }).locator("xpath=..").locator(".badge.good", { hasText: "active" }).waitFor();
-});
-
-test("a read model is paused and goes on", async (t) => {
-  const page = await visit(t);
-  await page.goto(`${url}/console/projections/productCatalog`);
-  await act(page.locator("#live"), page, "Pause", { told: "It rests." });
-  await page.locator(".badge", { hasText: "paused" }).first().waitFor();
-  await act(page.locator("#live"), page, "Resume", { told: "It goes on." });
-});
-
-test("dead letters are tried again: a preview says what it will touch, then it runs", async (t) => {
-  const page = await visit(t);
-  // They come and go with the provider.
-  const letter = page.locator("tbody tr a[href^='/console/dead-letters/']").first();
-  const deadline = Date.now() + PATIENCE;
-  do {
-    await page.goto(`${url}/console/dead-letters?status=pending`);
-  } while (!(await letter.isVisible()) && Date.now() < deadline);
-  await page.screenshot({ path: `${SHOTS}/dead-letters-pending.png` });
-  await page.locator("form", { has: page.locator("button", { hasText: "Retry all…" }) }).last().locator("button").click();
-  await page.locator(".notice.fair", { hasText: "Nothing has been done yet" }).waitFor();
-  await page.locator("button", { hasText: /^Retry .* letters$/ }).click();
-  await page.locator(".notice", { hasText: "It has begun." }).waitFor();
-  await page.locator("dt", { hasText: "Status" }).locator("xpath=..").locator(".badge", { hasText: "done" }).waitFor();
-});
-
-test("a circuit is forced, with a reason, and released", async (t) => {
-  const page = await visit(t);
-  await page.goto(`${url}/console/circuits/payments`);
-  await act(page.locator("#live"), page, "Force closed", { fill: { "set.reason": "seen to by hand" }, told: "The circuit is forced." });
-  await page.locator("dd", { hasText: "seen to by hand" }).waitFor();
-  await act(page.locator("#live"), page, "Release", { fill: { "set.reason": "seen" }, told: "The circuit is released." });
-});
-
-test("what was done is in the audit", async (t) => {
-  const page = await visit(t);
-  await page.goto(`${url}/console/audit`);
-  await page.locator("td code", { hasText: "POST /admin/circuits/{name}/release" }).first().waitFor();
+  await page.goto(`${url}/console/publications`);
+  await page.selectOption("[name=status]", "delivered");
+  await page.locator("form.filters button").click();
+  await page.waitForURL("**/console/publications?*status=delivered*");
+  await row(page, "delivered").locator("a[href^='/console/events/']").first().click();
+  await page.locator("h2", { hasText: "Publications" }).waitFor();
+  await line(page, "Correlation").locator("a").waitFor();
 });
 
 test("a reader logs in with a token, sees everything, and is offered nothing to change", async (t) => {
   const page = await visit(t, { storageState: undefined });
   await page.goto(`${url}/console/work`);
   await page.waitForURL("**/console/login?to=*");
-  await page.screenshot({ path: `${SHOTS}/login.png` });
+  await shot(page, "login");
   await page.fill("#token", readerToken);
   await page.keyboard.press("Enter");
   await page.waitForURL("**/console/work");
-  for (const view of ["/work", "/projections", "/dead-letters", "/circuits/payments"]) {
+  for (const view of ["/work", "/projections", "/dead-letters", "/intents", "/limits/adminOperations?key=a", "/circuits/payments"]) {
     await page.goto(`${url}/console${view}`);
     assert.equal(await page.locator("details.ask, form[action='/console/act']").count(), 0, view);
   }

@@ -72,6 +72,9 @@ pub enum Error {
     /// The demo has ended, and not everything that it claims holds.
     #[error("the demo did not show what it claims: {0}")]
     Unproven(String),
+    /// What was measured is over what is promised.
+    #[error("over the limit: {}", .0.join("; "))]
+    OverLimit(Vec<String>),
     /// A file or stream of this program's own failed.
     #[error("{what}: {source}")]
     Io {
@@ -142,6 +145,7 @@ impl Error {
             Self::Problems(_) => vec![finding(&PROBLEMS_FOUND, self.to_string())],
             Self::AuditBroken { .. } => vec![finding(&AUDIT_BROKEN, self.to_string())],
             Self::Unproven(_) => vec![finding(&DEMO_UNPROVEN, self.to_string())],
+            Self::OverLimit(_) => vec![finding(&OVER_LIMIT, self.to_string())],
             Self::Io { .. } => vec![finding(&IO_FAILED, self.to_string())],
             Self::ReferenceStale(_) => vec![finding(&REFERENCE_STALE, self.to_string())],
         }
@@ -191,6 +195,9 @@ mainstay::core::codes! {
     DEMO_UNPROVEN "CLI_DEMO_UNPROVEN" 500 false
         "The demo has ended, and not everything that it claims was to be seen."
         "Let it run for longer: a cycle of the provider takes 40 seconds. If a payment is missing or there twice, please report it.";
+    OVER_LIMIT "CLI_OVER_LIMIT" 500 true
+        "A measurement was asked to be checked, and something is over its limit."
+        "Measure again on a machine that does nothing else. What is over its limit then has got slower.";
     REFERENCE_STALE "CLI_REFERENCE_STALE" 500 false
         "Generated pages under docs/ differ from what this program would generate."
         "Run `mainstay reference` in the repository's root and commit what it writes.";

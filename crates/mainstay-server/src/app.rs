@@ -4,12 +4,13 @@ use crate::audit::Auditor;
 use crate::console::Past;
 use crate::figures::Figures;
 use crate::health::Watch;
+use crate::lately::Lately;
 use crate::report::{self, Rates};
 use crate::{Options, Rooms, Shutdown, Tokens};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
 use mainstay_flows::commands::Dispatcher;
-use mainstay_flows::dead_letters::DeadLetters;
+use mainstay_flows::dead_letters::{DeadLetters, Group, Stats};
 use mainstay_flows::delivery::intents::Intents;
 use mainstay_flows::delivery::publications::Publisher;
 use mainstay_flows::projections::Projections;
@@ -39,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) collected: report::Figures,
     pub(crate) rates: Rates,
     pub(crate) past: Past,
+    pub(crate) letter_stats: Lately<Stats>,
+    pub(crate) letter_groups: Lately<Vec<Group>>,
     /// The description of the API, as it is served.
     pub(crate) openapi: String,
 }
@@ -153,6 +156,16 @@ impl App {
     /// How things were in the last minutes.
     pub(crate) fn past(&self) -> &Past {
         &self.0.past
+    }
+
+    /// How many dead letters there were, a moment ago.
+    pub(crate) fn letter_stats(&self) -> &Lately<Stats> {
+        &self.0.letter_stats
+    }
+
+    /// How they were grouped, a moment ago.
+    pub(crate) fn letter_groups(&self) -> &Lately<Vec<Group>> {
+        &self.0.letter_groups
     }
 
     pub(crate) fn random(&self) -> &SystemRandom {

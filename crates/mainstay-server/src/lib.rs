@@ -25,6 +25,7 @@ pub mod extract;
 mod figures;
 mod glance;
 mod health;
+mod lately;
 mod leftover;
 mod listen;
 mod masked;

@@ -80,6 +80,8 @@ impl Server {
             collected: report::figures(),
             rates: Default::default(),
             past: Default::default(),
+            letter_stats: Default::default(),
+            letter_groups: Default::default(),
             openapi: description.expect("a description is texts and numbers"),
         });
         report::begin(&app);

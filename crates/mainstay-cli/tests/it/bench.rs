@@ -131,6 +131,17 @@ fn what_operators_ask_for_is_measured_over_what_they_have() {
             assert!(answer[figure].as_f64().unwrap() > 0.0, "{answer}");
         }
     }
+    let pages = operate["pages"].as_array().unwrap();
+    let list = |list: &str| pages.iter().find(|one| one["list"] == list).unwrap();
+    assert_eq!(
+        list("/v1/events?order=backward")["page"].as_u64().unwrap() / 10,
+        4,
+        "40 pages of 50: {report}"
+    );
+    assert_eq!(list("/admin/dead-letters")["page"], 1);
+    assert!(list("/admin/audit")["page"].as_u64().unwrap() >= 40, "{report}");
+    let bytes = operate["transferredBytes"].as_u64().unwrap();
+    assert!(bytes > 10_000 && bytes < 200_000, "{report}");
     assert_eq!(folder.files(), [""; 0]);
     let told = folder.run("bench operate --events 10 --letters 0 --times 1").stdout;
     assert!(told.contains("\nOver 10 events and 0 dead letters, in milliseconds; busy: beside "), "{told}");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -32,7 +32,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The anchors that a document's headings make.
-fn anchors(text: &str) -> Vec<String> {
+pub(crate) fn anchors(text: &str) -> Vec<String> {
     let anchor = |heading: &str| {
         let kept = heading.to_lowercase().replace(' ', "-");
         kept.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').collect()

@@ -9,6 +9,7 @@ mod config;
 mod curl;
 mod dead_letters;
 mod demo;
+mod deploy;
 mod documents;
 mod endpoint;
 mod events;

@@ -3,6 +3,7 @@
 use super::parts::Told;
 use crate::Principal;
 use crate::access::guard::Inside;
+use crate::lately::Followed;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -23,6 +24,8 @@ pub(super) struct Api {
     pub(super) principal: Principal,
     pub(super) trace: Option<TraceContext>,
     pub(super) peer: Option<Peer>,
+    /// Whether a page is drawn again, by itself.
+    pub(super) followed: Followed,
 }
 
 /// Why the API did not do it.
@@ -38,6 +41,15 @@ impl Fault {
     pub(super) fn no_view() -> Self {
         let detail = "There is no such page in the console.".to_owned();
         Self { status: 404, code: "ROUTE_NOT_FOUND".to_owned(), detail }
+    }
+
+    /// Somebody of a tenant asks for what belongs to none.
+    pub(super) fn of_no_tenant(tenant: &str) -> Self {
+        let detail = format!(
+            "This page shows what belongs to no tenant. Your token is of the tenant {tenant}: it sees that tenant's events, with \
+             their streams, traces and publications, and its intents."
+        );
+        Self { status: 403, code: "UNAUTHORIZED".to_owned(), detail }
     }
 
     pub(super) fn internal(reason: impl std::fmt::Display) -> Self {
@@ -66,6 +78,7 @@ impl Api {
         let mut request = request.body(body).map_err(Fault::internal)?;
         let known = request.extensions_mut();
         known.insert(Inside(self.principal.clone()));
+        known.insert(self.followed);
         if let Some(trace) = &self.trace {
             known.insert(trace.clone());
         }

@@ -4,6 +4,7 @@ use super::api::Fault;
 use super::visit::Visit;
 use super::{Sessions, views};
 use crate::Shutdown;
+use crate::lately::Followed;
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
@@ -16,6 +17,9 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_secs(2);
 /// A view that is expensive is drawn less often: never for more than a hundredth of a core's time.
 const SHARE: u32 = 100;
+/// But not less often than so. A view takes less than a tenth of a second; one that took longer has waited for others, and nobody
+/// should look at an old page for minutes because of that.
+const SELDOM: Duration = Duration::from_secs(10);
 /// A view that is drawn again but has not changed says nothing for so long.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -29,7 +33,8 @@ struct Following {
 }
 
 /// Follows a view.
-pub(super) async fn follow(visit: Visit) -> Response {
+pub(super) async fn follow(mut visit: Visit) -> Response {
+    visit.api.followed = Followed(true);
     let shutdown = visit.app.shutdown().clone();
     // What the page was loaded with is fresh.
     let following =
@@ -67,7 +72,7 @@ impl Following {
                 Err(Fault { status: 401, .. }) => return self.end(),
                 Err(fault) => super::page::fault(&fault).into_string(),
             };
-            self.wait = EVERY.max(began.elapsed().saturating_mul(SHARE));
+            self.wait = wait(began.elapsed());
             if drawn != self.last {
                 let message = message(&drawn);
                 self.last = drawn;
@@ -88,8 +93,25 @@ impl Following {
     }
 }
 
+/// How long until a view is drawn again that took so long.
+fn wait(took: Duration) -> Duration {
+    took.saturating_mul(SHARE).clamp(EVERY, SELDOM)
+}
+
 /// A server-sent event: each line of it is marked as data.
 fn message(text: &str) -> String {
     let lines = text.lines().map(|line| format!("data: {line}\n"));
     lines.collect::<String>() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_expensive_is_drawn_less_often_and_never_forgotten() {
+        assert_eq!(wait(Duration::from_millis(3)), EVERY);
+        assert_eq!(wait(Duration::from_millis(50)), Duration::from_secs(5));
+        assert_eq!(wait(Duration::from_secs(3)), SELDOM);
+    }
 }

@@ -4,6 +4,7 @@ use super::api::Fault;
 use super::parts::post;
 use super::visit::Visit;
 use super::{ROOT, assets};
+use crate::access::Role;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -50,6 +51,8 @@ pub(super) fn whole(visit: &Visit, drawn: Result<Sheet, Fault>) -> Response {
             (status, Sheet::new("Not to be shown", self::fault(&fault)))
         }
     };
+    // What the server could not do now it may do in a moment; what it refuses it refuses again.
+    let is_followed = !status.is_client_error();
     let here = visit.here();
     let follow = here.replacen(ROOT, "/console/live", 1);
     let body = html! {
@@ -63,18 +66,18 @@ pub(super) fn whole(visit: &Visit, drawn: Result<Sheet, Fault>) -> Response {
             (post(visit, "/console/logout", html! { button.quiet type="submit" { "Log out" } }))
         }
         nav.places aria-label="Views" {
-            @for (path, name, key) in PLACES {
+            @for (path, name, key) in PLACES.into_iter().filter(|(path, ..)| is_open(visit, path)) {
                 a href=(place(path)) data-key=(key) aria-current=[is_at(visit, path).then_some("page")] { (name) }
             }
         }
         main #main tabindex="-1" {
             div.heading {
                 h1 { (sheet.title) }
-                @if status == StatusCode::OK { span.pulse #pulse title="This page follows what happens" { "live" } }
+                @if is_followed { span.pulse #pulse title="This page follows what happens" { "live" } }
             }
             @if let Some(told) = &visit.told { (notice(told)) }
             (sheet.controls)
-            @if status == StatusCode::OK {
+            @if is_followed {
                 div #live hx-sse:connect=(follow) hx-swap="innerMorph" aria-live="off" { (sheet.live) }
             } @else {
                 div #live { (sheet.live) }
@@ -89,6 +92,16 @@ pub(super) fn whole(visit: &Visit, drawn: Result<Sheet, Fault>) -> Response {
         }
     }
     answer
+}
+
+/// Whether somebody finds anything at a place. What most tokens of tenants may not see, they are not led to.
+fn is_open(visit: &Visit, path: &str) -> bool {
+    match path {
+        _ if visit.principal.tenant.is_none() => true,
+        "events" | "intents" => true,
+        "audit" | "configuration" => visit.may(Role::Admin),
+        _ => false,
+    }
 }
 
 fn place(path: &str) -> String {
@@ -131,11 +144,14 @@ pub(super) fn bare(title: &str, body: &Markup) -> Html<String> {
                 title { (title) " · Mainstay" }
                 link rel="icon" href=(assets::address("icon.svg"));
                 link rel="stylesheet" href=(assets::address("console.css"));
-                script src=(assets::address("htmx.js")) defer {}
-                script src=(assets::address("htmx-sse.js")) defer {}
-                script src=(assets::address("console.js")) defer {}
             }
-            body { (body) }
+            body {
+                (body)
+                // Not deferred: htmx would begin before what teaches it to follow has come, and pages would stand still.
+                script src=(assets::address("htmx.js")) {}
+                script src=(assets::address("htmx-sse.js")) {}
+                script src=(assets::address("console.js")) {}
+            }
         }
     };
     Html(page.into_string())

@@ -2,12 +2,17 @@
 
 use crate::app::App;
 use crate::report;
+use mainstay_guards::circuits::State;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(10);
+/// How often at first, so that somebody who has just begun sees lines at once.
+const EVERY_AT_FIRST: Duration = Duration::from_secs(2);
+/// As many looks are the first ones: half a minute.
+const FIRST: usize = 15;
 /// Ten minutes.
 const MOST: usize = 60;
 
@@ -21,8 +26,10 @@ pub(crate) struct Moment {
     pub(crate) lag: u64,
     /// Items of work that wait.
     pub(crate) waiting: u64,
-    /// Dead letters of work and of read models that nobody has dealt with.
+    /// Dead letters that nobody has dealt with.
     pub(crate) letters: u64,
+    /// Circuits that are open.
+    pub(crate) open: u64,
 }
 
 /// The last minutes, the oldest first.
@@ -54,8 +61,13 @@ pub(crate) async fn remember(app: &App) {
         if let Some(moment) = look(app).await {
             app.past().add(moment);
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(wait(app.past().moments().len())).await;
     }
+}
+
+/// How long until the next look, when there were so many.
+fn wait(looks: usize) -> Duration {
+    if looks < FIRST { EVERY_AT_FIRST } else { EVERY }
 }
 
 async fn look(app: &App) -> Option<Moment> {
@@ -63,12 +75,14 @@ async fn look(app: &App) -> Option<Moment> {
     let read = report::lately(app).await.ok()?;
     let quarantined: u64 = read.aside.iter().map(|one| one.quarantined).sum();
     let letters: u64 = read.letters.iter().map(|(_, count)| count).sum();
+    let open = app.circuits().states().iter().filter(|(_, state)| *state == State::Open).count();
     Some(Moment {
         at_ms: app.store().clock().now_ms(),
         head,
         lag: read.projections.iter().map(|one| one.lag).max().unwrap_or(0),
         waiting: read.pools.iter().map(|pool| pool.depth.pending).sum(),
         letters: letters.saturating_add(quarantined),
+        open: open as u64,
     })
 }
 
@@ -86,5 +100,11 @@ mod tests {
         assert_eq!((moments.len(), moments[0].at_ms), (MOST, 940));
         past.add(Moment { at_ms: 5, ..Moment::default() });
         assert_eq!(past.moments().len(), 1);
+    }
+
+    #[test]
+    fn a_newcomer_sees_a_line_within_seconds() {
+        assert!(wait(0) + wait(1) < Duration::from_secs(5));
+        assert_eq!(wait(MOST), EVERY);
     }
 }

@@ -6,6 +6,7 @@ use super::{Console, ROOT};
 use crate::access::Role;
 use crate::app::App;
 use crate::extract::body;
+use crate::lately::Followed;
 use crate::{Principal, Problem, error};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -44,6 +45,7 @@ impl Visit {
             principal: principal.clone(),
             trace: parts.extensions.get::<TraceContext>().cloned(),
             peer: peer(parts),
+            followed: Followed(false),
         };
         let view = parts.uri.path().strip_prefix(ROOT).unwrap_or_default();
         let view = view

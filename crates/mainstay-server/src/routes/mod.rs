@@ -30,6 +30,8 @@ mod system;
 mod tokens;
 mod work;
 
+pub(crate) use work::{LOOKED_AT, work_at};
+
 pub use tokens::{Created, NewToken, TokenList};
 
 use crate::{Answer, Problem, Routes};

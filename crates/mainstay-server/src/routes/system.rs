@@ -3,6 +3,7 @@
 use crate::access::Principal;
 use crate::app::App;
 use crate::health::{self, system};
+use crate::lately::Followed;
 use crate::{Answer, Json, Permission, Problem, Routes};
 use axum::extract::State;
 use mainstay_core::health::{Status, SystemHealth};
@@ -98,14 +99,19 @@ mod schema {
 /// How everything is, on one page
 #[utoipa::path(get, path = "/admin/system", operation_id = "systemState", tag = "operate",
     responses((status = 200, body = schema::SystemState)))]
-async fn state(State(app): State<App>, principal: Principal) -> Answer<Json<SystemState>> {
+async fn state(
+    State(app): State<App>,
+    principal: Principal,
+    followed: Followed,
+) -> Answer<Json<SystemState>> {
     principal.unconfined("How the system is")?;
     let now_ms = app.store().clock().now_ms();
     let health = system(&health::now(&app).await, &app.options().health, now_ms);
     let models = app.projections().list().await.map_err(Problem::from)?;
     let lags: BTreeMap<String, u64> = models.into_iter().map(|one| (one.projection, one.lag)).collect();
     let active_rebuilds = app.projections().active_rebuilds().await.map_err(Problem::from)?;
-    let dead_letters = app.dead_letters().stats(Filter::default()).await.map_err(Problem::from)?;
+    let count = async { app.dead_letters().stats(Filter::default()).await.map_err(Problem::from) };
+    let dead_letters = app.letter_stats().ask("0 {}", followed, count).await?;
     let mut states = app.circuits().states();
     let open_circuits = states.iter().filter(|(_, state)| *state == circuits::State::Open).count() as u64;
     states.sort_by_key(|(_, state)| *state == circuits::State::Closed);
@@ -115,8 +121,10 @@ async fn state(State(app): State<App>, principal: Principal) -> Answer<Json<Syst
         late.clone().map(|(name, lag)| format!("{name} is {lag} events behind")).collect();
     let open = circuit_breakers.iter().filter(|(_, state)| **state == circuits::State::Open);
     critical.extend(open.map(|(name, _)| format!("the circuit {name} is open")));
-    if dead_letters.pending > 0 {
-        critical.push(format!("{} dead letters wait for somebody", dead_letters.pending));
+    match dead_letters.pending {
+        0 => {}
+        1 => critical.push("1 dead letter waits for somebody".to_owned()),
+        several => critical.push(format!("{several} dead letters wait for somebody")),
     }
     let summary = Summary {
         status: health.status,

@@ -4,7 +4,9 @@ use crate::client::{Answer, Request, get, request, soon};
 use crate::running::{Running, options};
 use mainstay_events::{Append, Event, NewEvent};
 use mainstay_flows::commands::Commands;
+use mainstay_flows::delivery::intents::{NewIntent, OnTimeout};
 use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
+use mainstay_guards::circuits::Force;
 use mainstay_server::audit::{Audit, Entry, Filter, Outcome};
 use mainstay_server::tokens::New;
 use mainstay_server::{Oversight, Role, Rooms, Server, Tokens, equipped};
@@ -363,6 +365,152 @@ fn every_view_is_drawn_and_runs_nothing_of_others() {
             assert!(trace.contains(part), "{part}: {trace}");
         }
     });
+}
+
+#[tokio::test]
+async fn a_token_of_a_tenant_is_led_to_what_it_may_see_and_told_why_of_the_rest() {
+    let place = Place::new(Kind::SqliteMemory);
+    let house = House::open(&place).await;
+    let event = |tenant, what: &str| {
+        let data =
+            NewEvent::new("OrderSubmitted", &what).unwrap().stream("Order", tenant).correlation("corr-2");
+        data.tenant(tenant)
+    };
+    let appended =
+        house.rooms.log.append(Append::new([event("acme", "ours"), event("other", "theirs")])).await.unwrap();
+    let [ours, theirs] = [0, 1].map(|place: usize| appended.events[place].event_id.clone());
+    let new = |tenant: &str| {
+        NewIntent::new("Submission", ("Order", "1"), "orders", PATIENCE, OnTimeout::alert()).tenant(tenant)
+    };
+    let intent = house.rooms.intents.record(new("acme")).await.unwrap().intent_key;
+    let foreign = house.rooms.intents.record(new("other")).await.unwrap().intent_key;
+    let shown = [
+        "/console/events".to_owned(),
+        format!("/console/events/{ours}"),
+        "/console/streams/Order/acme".to_owned(),
+        "/console/traces/corr-2".to_owned(),
+        "/console/intents".to_owned(),
+        format!("/console/intents/{intent}"),
+    ];
+    let of_admins = ["/console/audit", "/console/configuration"];
+    let of_nobody = [
+        "/console/work".to_owned(),
+        "/console/work/pools/shop".to_owned(),
+        format!("/console/work/{}", house.work_id),
+        "/console/projections".to_owned(),
+        "/console/projections/orders".to_owned(),
+        "/console/dead-letters".to_owned(),
+        "/console/dead-letters/operations".to_owned(),
+        "/console/dead-letters/letter_1".to_owned(),
+        "/console/publications".to_owned(),
+        "/console/circuits".to_owned(),
+        "/console/circuits/payments".to_owned(),
+        "/console/limits".to_owned(),
+        "/console/limits/adminOperations".to_owned(),
+    ];
+    for role in [Role::Reader, Role::Operator, Role::Admin] {
+        let tokens = Tokens::new(house.server.store.clone());
+        let new = New::named("acme", role).unwrap().tenant("acme").unwrap();
+        let (_, secret) = tokens.create(new).await.unwrap();
+        let browser = Browser::log_in(&house.server, secret.reveal()).await;
+        let landing = browser.send(get("/console")).await;
+        assert_eq!((landing.status, landing.header("location")), (303, Some("/console/events")));
+        let mut shown = shown.to_vec();
+        if role == Role::Admin {
+            shown.extend(of_admins.map(str::to_owned));
+        }
+        for view in &shown {
+            let page = browser.page(view).await;
+            assert!(!page.contains(&theirs) && !page.contains(&foreign), "{view}: {page}");
+            // Whatever a page leads to is a page that can be seen.
+            let (_, places) = page.split_once("nav class=\"places\"").unwrap();
+            for place in places.split("</nav>").next().unwrap().split("href=\"").skip(1) {
+                let place = place.split('"').next().unwrap();
+                assert!(shown.iter().any(|view| view == place), "{view} leads to {place}");
+            }
+        }
+        let trace = browser.page("/console/traces/corr-2").await;
+        assert!(trace.contains(&ours) && trace.contains("belong to no tenant"), "{trace}");
+        for view in &of_nobody {
+            let answer = browser.send(get(view)).await;
+            assert_eq!(answer.status, 403, "{view}");
+            assert!(answer.body.contains("Your token is of the tenant acme"), "{view}: {}", answer.body);
+        }
+        let found = browser.send(get(&format!("/console/find?id={}", house.work_id))).await;
+        assert_eq!(found.header("location"), Some(format!("/console/traces/{}", house.work_id).as_str()));
+    }
+}
+
+#[tokio::test]
+async fn a_circuit_is_found_by_a_part_of_its_name_however_many_there_are() {
+    let place = Place::new(Kind::SqliteMemory);
+    let house = House::open(&place).await;
+    for number in 0..130 {
+        house.rooms.circuits.force(&format!("c{number:03}"), forced()).await.unwrap();
+    }
+    house.rooms.circuits.force("the-last-of-all", forced()).await.unwrap();
+    let browser = house.log_in(Role::Reader).await;
+    let page = browser.page("/console/circuits?name=LAST-of").await;
+    let list = page.split("<h2>Changes").next().unwrap();
+    assert!(list.contains("the-last-of-all") && !list.contains("c000"), "{page}");
+    let first = browser.page("/console/circuits?name=c").await;
+    let list = first.split("<h2>Changes").next().unwrap();
+    assert!(list.contains("c099") && !list.contains("c100"), "{first}");
+    let second = browser.page("/console/circuits?name=c&cursor=c099").await;
+    let list = second.split("<h2>Changes").next().unwrap();
+    assert!(list.contains("c100") && list.contains("c129") && !list.contains("rel=\"next\""), "{second}");
+}
+
+#[tokio::test]
+async fn a_page_that_is_loaded_counts_and_pages_that_follow_do_with_that() {
+    let place = Place::new(Kind::SqliteMemory);
+    let house = House::open(&place).await;
+    let browser = house.log_in(Role::Reader).await;
+    let pending = "<strong>1</strong> wait for somebody";
+    assert!(browser.page("/console/dead-letters").await.contains(pending));
+    let mut live = follow(&browser, "/console/live/dead-letters").await;
+    let ignore =
+        async |tx: Tx| tx.execute("UPDATE mainstay_dead_letters SET status = 3", &[]).await.map(drop);
+    house.server.store.transact(ignore).await.unwrap();
+    tokio::time::timeout(PATIENCE, until(&mut live, pending)).await.unwrap();
+    assert!(browser.page("/console/dead-letters").await.contains("<strong>0</strong> wait for somebody"));
+}
+
+fn forced() -> Force {
+    Force { is_open: false, actor: "test".to_owned(), reason: "by hand".to_owned(), for_ms: None }
+}
+
+/// So much ended work that one page of the API does not reach what was before.
+async fn bury(house: &House, many: u32) {
+    let sql = format!(
+        "WITH RECURSIVE numbers (number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM numbers WHERE number < {many}) \
+         INSERT INTO mainstay_ended (id, pool, state, ended_at, record) \
+         SELECT unhex('ffffffffffff70008000' || printf('%012x', number)), 1, 0, 0, '{{}}' FROM numbers"
+    );
+    let write = async |tx: Tx, sql: String| tx.execute(&sql, &[]).await.map(drop);
+    house.server.store.transact_with(sql, write).await.unwrap();
+}
+
+#[tokio::test]
+async fn work_is_found_however_much_came_after_it() {
+    let place = Place::new(Kind::SqliteMemory);
+    let house = House::open(&place).await;
+    let browser = house.log_in(Role::Reader).await;
+    bury(&house, 21_000).await;
+    let item = format!("href=\"/console/work/{}\"", house.work_id);
+
+    let trace = browser.page("/console/traces/corr-1").await;
+    assert!(trace.contains(&item), "{trace}");
+    assert!(trace.contains("Work was looked for around these moments"), "{trace}");
+    let (_, rest) = trace.split_once("href=\"/console/work?").unwrap();
+    let mut page = browser.page(&format!("/console/work?{}", rest.split('"').next().unwrap())).await;
+    assert!(page.contains("The newest 20 000 items were looked at"), "{page}");
+    assert!(page.contains("None of those is like that.") && !page.contains(&item), "{page}");
+    let (_, rest) = page.rsplit_once("rel=\"next\" href=\"").unwrap();
+    page = browser.page(&rest.split('"').next().unwrap().replace("&amp;", "&")).await;
+    assert!(page.contains(&item) && !page.contains("items were looked at"), "{page}");
+    let failed = browser.page("/console/work?state=failed").await;
+    assert!(failed.contains("Go on"), "{failed}");
 }
 
 /// Asserts that a form names a call of the API and brings what that must be told; the call.

@@ -74,7 +74,9 @@ pub(in super::super) fn attempts(failures: &[Value], nothing: &str) -> Markup {
 /// One cell; what is in it stays together where rows become cards.
 fn cell(column: Column, content: &Markup) -> Markup {
     let is_empty = content.0.is_empty();
-    html! { td.empty[is_empty] class=[column.class()] data-title=(column.title()) { @if !is_empty { div { (content) } } } }
+    // In one attribute: browsers take the first and leave the second.
+    let class = if is_empty { Some("empty") } else { column.class() };
+    html! { td class=[class] data-title=(column.title()) { @if !is_empty { div { (content) } } } }
 }
 
 /// What is known of one thing, line by line. Lines without a value are left out.
@@ -97,5 +99,21 @@ pub(in super::super) fn next(visit: &Visit, name: &str, next: Option<&str>) -> M
             @if visit.asked.get(name).is_some() { a href=(visit.asked.without(path, name)) { "First page" } }
             @if let Some(next) = next { a rel="next" href=(visit.asked.with(path, &[(name, next)])) { "Next page" } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_of_one_class() {
+        let drawn = |column, text: &str| cell(column, &html! { (text) }).into_string();
+        assert_eq!(
+            drawn(Column::Number("Items"), "7"),
+            r#"<td class="number" data-title="Items"><div>7</div></td>"#
+        );
+        assert_eq!(drawn(Column::Text("Key"), "a"), r#"<td data-title="Key"><div>a</div></td>"#);
+        assert_eq!(drawn(Column::Actions, ""), r#"<td class="empty" data-title=""></td>"#);
     }
 }

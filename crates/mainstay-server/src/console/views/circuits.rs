@@ -5,17 +5,20 @@ use super::super::page::Sheet;
 use super::super::parts::{
     Ask, Column, Told, ago, badge, count, field, filters, link, moment, next, rows, span, table,
 };
-use super::super::visit::Visit;
+use super::super::visit::{Visit, address};
 use maud::{Markup, html};
 use serde_json::Value;
 
+/// Most circuits of a page.
+const PAGE: usize = 100;
+/// How many circuits are looked at at once for a name, and how often.
+const MOST_LOOKED_AT: usize = 1_000;
+const MOST_PAGES: usize = 10;
+
 pub(super) async fn list(visit: &Visit) -> Result<Sheet, Fault> {
-    let asked = visit.asked.only("/v1/circuits", &["cursor"], &[("limit", "100")]);
-    let page = visit.get(&asked).await?;
-    let wanted = visit.asked.get("name").unwrap_or_default().to_lowercase();
+    let (found, further) = search(visit).await?;
     let now = visit.now_ms();
-    let found = page.list("circuits").iter().filter(|one| one.text("name").to_lowercase().contains(&wanted));
-    let drawn = found.map(|one| {
+    let drawn = found.iter().map(|one| {
         vec![
             link(&path(&["console", "circuits", one.text("name")]), one.text("name")),
             state(one),
@@ -33,11 +36,47 @@ pub(super) async fn list(visit: &Visit) -> Result<Sheet, Fault> {
     ];
     let changes = changes(visit, 20).await?;
     let live = html! {
-        (table(&columns, drawn.collect(), "No circuit has counted anything yet."))
-        (next(visit, "cursor", page.get("next").and_then(Value::as_str)))
+        (table(&columns, drawn.collect(), nothing(visit, further.is_some())))
+        (next(visit, "cursor", further.as_deref()))
         section { h2 { "Changes" } (change_table(visit, &changes)) }
     };
     Ok(Sheet::new("Circuits", live).controls(filters(visit, field(visit, "name", "Name"))))
+}
+
+fn nothing(visit: &Visit, is_more: bool) -> &'static str {
+    match visit.asked.get("name") {
+        Some(_) if is_more => "None of the circuits up to here has this in its name.",
+        Some(_) => "No circuit has this in its name.",
+        None => "No circuit has counted anything yet.",
+    }
+}
+
+/// A page of circuits with a text in their names, and where the next one begins. They are few: a filter looks at all of them, or
+/// at very many.
+async fn search(visit: &Visit) -> Result<(Vec<Value>, Option<String>), Fault> {
+    let wanted = visit.asked.get("name").unwrap_or_default().to_lowercase();
+    let (limit, pages) = if wanted.is_empty() { (PAGE, 1) } else { (MOST_LOOKED_AT, MOST_PAGES) };
+    let limit = limit.to_string();
+    let mut cursor = visit.asked.get("cursor").map(str::to_owned);
+    let mut found: Vec<Value> = Vec::new();
+    for _ in 0..pages {
+        let asked = cursor.iter().map(|cursor| ("cursor", cursor.as_str()));
+        let page = visit.get(&address("/v1/circuits", asked.chain([("limit", &*limit)]))).await?;
+        for one in
+            page.list("circuits").iter().filter(|one| one.text("name").to_lowercase().contains(&wanted))
+        {
+            if let Some(last) = found.last().filter(|_| found.len() == PAGE) {
+                let last = last.text("name").to_owned();
+                return Ok((found, Some(last)));
+            }
+            found.push(one.clone());
+        }
+        cursor = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok((found, cursor))
 }
 
 fn state(circuit: &Value) -> Markup {

@@ -8,6 +8,22 @@ use crate::access::Role;
 use maud::{Markup, html};
 
 pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
+    let is_confined = visit.principal.tenant.is_some();
+    let live = html! {
+        @if !is_confined { section { h2 { "Crons" } (crons(visit).await?) } }
+        @if visit.may(Role::Admin) {
+            section { h2 { "Tokens" } (tokens(visit).await?) }
+            @if !is_confined {
+                section { h2 { "What this process runs with" } (pretty(&visit.get("/admin/config").await?)) }
+            }
+        } @else {
+            p.hint { "An admin sees tokens and the configuration here." }
+        }
+    };
+    Ok(Sheet::new("Configuration", live))
+}
+
+async fn crons(visit: &Visit) -> Result<Markup, Fault> {
     let crons = visit.get("/v1/crons").await?;
     let now = visit.now_ms();
     let drawn = crons.list("crons").iter().map(|cron| {
@@ -30,18 +46,7 @@ pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
         Column::Text("Due"),
         Column::Text("Last"),
     ];
-    let live = html! {
-        section { h2 { "Crons" } (table(&columns, drawn.collect(), "There are no crons.")) }
-        @if visit.may(Role::Admin) {
-            section { h2 { "Tokens" } (tokens(visit).await?) }
-            @if visit.principal.tenant.is_none() {
-                section { h2 { "What this process runs with" } (pretty(&visit.get("/admin/config").await?)) }
-            }
-        } @else {
-            p.hint { "An admin sees tokens and the configuration here." }
-        }
-    };
-    Ok(Sheet::new("Configuration", live))
+    Ok(table(&columns, drawn.collect(), "There are no crons."))
 }
 
 async fn tokens(visit: &Visit) -> Result<Markup, Fault> {

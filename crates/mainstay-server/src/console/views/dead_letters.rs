@@ -155,6 +155,13 @@ pub(super) fn drawn(letters: &[Value], now: i64) -> Markup {
     table(&columns, rows.collect(), "There is no such letter.")
 }
 
+/// What a letter is about, which can be looked at when it is work.
+fn reference(id: &str) -> Markup {
+    html! {
+        @if id.starts_with("work_") { (link(&path(&["console", "work", id]), id)) } @else { code { (id) } }
+    }
+}
+
 pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
     let letter = visit.get(&path(&["admin", "dead-letters", id])).await?;
     let now = visit.now_ms();
@@ -179,7 +186,7 @@ pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
             ("Retries", Some(html! { (letter.number("retryCount")) })),
             ("Correlation", letter.get("correlationId").and_then(Value::as_str).map(|id| link(&path(&["console", "traces", id]), id))),
             ("Letter", Some(code(letter.text("letterId")))),
-            ("Reference", Some(code(letter.text("reference")))),
+            ("Reference", Some(reference(letter.text("reference")))),
         ]))
         section { h2 { "Attempts" } (attempts(letter.list("attempts"), "Its attempts are told below.")) }
         @for (title, member) in [("Work", "work"), ("Projection", "projection"), ("Publication", "publication")] {

@@ -18,12 +18,16 @@ mod work;
 use super::api::Fault;
 use super::page::{self, Sheet};
 use super::visit::Visit;
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 
 /// A view, as a page.
 pub(super) async fn show(visit: Visit) -> Response {
     if visit.view == "find" {
         return find::go(&visit).await;
+    }
+    // How everything is belongs to no tenant.
+    if visit.view.is_empty() && visit.principal.tenant.is_some() {
+        return Redirect::to("/console/events").into_response();
     }
     let drawn = sheet(&visit).await;
     page::whole(&visit, drawn)
@@ -33,6 +37,9 @@ pub(super) async fn show(visit: Visit) -> Response {
 pub(super) async fn sheet(visit: &Visit) -> Result<Sheet, Fault> {
     let parts: Vec<String> = visit.view.split('/').filter(|part| !part.is_empty()).map(unescaped).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    if let Some(tenant) = visit.principal.tenant.as_deref().filter(|_| !is_of_tenants(&parts)) {
+        return Err(Fault::of_no_tenant(tenant));
+    }
     match parts.as_slice() {
         [] => overview::all(visit).await,
         ["events"] => events::list(visit).await,
@@ -60,6 +67,12 @@ pub(super) async fn sheet(visit: &Visit) -> Result<Sheet, Fault> {
         ["configuration"] => configuration::all(visit).await,
         _ => Err(Fault::no_view()),
     }
+}
+
+/// Whether a view shows something to whoever is confined to a tenant.
+fn is_of_tenants(parts: &[&str]) -> bool {
+    let of_tenants = ["events", "streams", "traces", "intents", "audit", "configuration"];
+    matches!(parts, ["publications", _]) || parts.first().is_some_and(|first| of_tenants.contains(first))
 }
 
 /// A part of a path as it was before it was escaped.

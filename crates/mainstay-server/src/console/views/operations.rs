@@ -96,7 +96,10 @@ fn said(operation: &Value) -> Markup {
         _ => format!("{total} letters will be removed for good, with their history."),
     };
     html! {
-        @if operation.text("status") == "previewed" { p.notice.fair { (will) " Nothing has been done yet." } }
+        @if operation.text("status") == "previewed" {
+            @if operation.number("total") == 0 { p.notice.fair { "No letter is like that, so there is nothing to do." } }
+            @else { p.notice.fair { (will) " Nothing has been done yet." } }
+        }
         @if let Some(error) = operation.get("error").and_then(Value::as_str) { p.notice.bad { (error) } }
     }
 }
@@ -108,7 +111,7 @@ fn actions(visit: &Visit, operation: &Value, id: &str) -> Markup {
     html! {
         @match operation.text("status") {
             "previewed" => {
-                @if visit.may(role) {
+                @if visit.may(role) && operation.number("total") > 0 {
                     (super::super::parts::post(visit, "/console/act", html! {
                         input type="hidden" name="call" value=(call("run"));
                         input type="hidden" name="back" value=(visit.here());

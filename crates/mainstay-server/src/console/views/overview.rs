@@ -50,33 +50,35 @@ fn tiles(state: &Value, pools: &Value, past: &[Moment]) -> Markup {
     let lag = state["projections"]["lags"].as_object().into_iter().flatten();
     let lag = lag.filter_map(|(_, lag)| lag.as_i64()).max().unwrap_or(0);
     let rate = rates(past);
-    let line = |of: fn(&Moment) -> u64| past.iter().map(|moment| of(moment) as f64).collect::<Vec<f64>>();
+    let line = |of: fn(&Moment) -> u64| {
+        past.iter().map(|moment| (moment.at_ms, of(moment) as f64)).collect::<Vec<_>>()
+    };
     html! {
-        (tile("/console/events", "Events per second", &rate.last().map_or("–".to_owned(), |rate| format!("{rate:.1}")), &rate, false))
+        (tile("/console/events", "Events per second", &rate.last().map_or("–".to_owned(), |(_, rate)| format!("{rate:.1}")), &rate, false))
         (tile("/console/projections", "Furthest behind, events", &count(lag), &line(|moment| moment.lag), lag > 100))
         (tile("/console/work", "Work that waits", &count(waiting), &line(|moment| moment.waiting), false))
         (tile("/console/dead-letters?status=pending", "Dead letters pending", &count(summary.number("pendingDeadLetters")), &line(|moment| moment.letters), summary.number("pendingDeadLetters") > 0))
-        (tile("/console/circuits", "Open circuits", &count(summary.number("openCircuits")), &[], summary.number("openCircuits") > 0))
+        (tile("/console/circuits", "Open circuits", &count(summary.number("openCircuits")), &line(|moment| moment.open), summary.number("openCircuits") > 0))
     }
 }
 
 /// Events per second between each moment and the one before.
-fn rates(past: &[Moment]) -> Vec<f64> {
+fn rates(past: &[Moment]) -> Vec<(i64, f64)> {
     let pairs = past.iter().zip(past.iter().skip(1));
     pairs
         .map(|(before, after)| {
             let seconds = (after.at_ms - before.at_ms).max(1) as f64 / 1_000.0;
-            after.head.saturating_sub(before.head) as f64 / seconds
+            (after.at_ms, after.head.saturating_sub(before.head) as f64 / seconds)
         })
         .collect()
 }
 
-fn tile(to: &str, title: &str, value: &str, values: &[f64], is_bad: bool) -> Markup {
+fn tile(to: &str, title: &str, value: &str, points: &[(i64, f64)], is_bad: bool) -> Markup {
     html! {
         a.tile.bad[is_bad] href=(to) {
             span.title { (title) }
             strong { (value) }
-            (sparkline(&Line { title: &format!("{title}, the last minutes"), values }))
+            (sparkline(&Line { title: &format!("{title}, the last minutes"), points }))
         }
     }
 }

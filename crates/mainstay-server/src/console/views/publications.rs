@@ -45,7 +45,7 @@ pub(super) fn drawn(visit: &Visit, publications: &[Value]) -> Markup {
             html! { @if let Some(id) = one.get("correlationId").and_then(Value::as_str) { (link(&path(&["console", "traces", id]), id)) } },
             html! { @if let Some(at) = one.maybe("deliveredAt") { "delivered " (ago(at, now)) } @else { "since " (ago(one.number("createdAt"), now)) } },
             html! {
-                @if one.text("status") == "dead_letter" {
+                @if one.text("status") == "dead_letter" && visit.principal.tenant.is_none() {
                     (Ask { verb: "Retry", meaning: "It is delivered again as a new attempt; the receiver knows it by its key if it came before.", call: call("retry"), said: "It is delivered again.", ..Ask::default() }.draw(visit))
                     (Ask { verb: "Ignore", meaning: "It is left for good.", call: call("ignore"), said: "It is left for good.", is_grave: true, ..Ask::default() }.draw(visit))
                 }

@@ -7,23 +7,22 @@ use super::super::parts::{
     rows, short, span, table,
 };
 use super::super::visit::Visit;
+use crate::routes::LOOKED_AT;
 use maud::{Markup, html};
 use serde_json::Value;
 
+/// Most items of a page.
+const PAGE: usize = 50;
+/// How many pages of the API one page is made of, where each has few items.
+const MOST_PAGES: usize = 4;
 const STATES: [&str; 5] = ["ready", "delayed", "behind", "running", "failed"];
 
 pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
     let pools = visit.get("/admin/pools").await?;
-    let items = visit
-        .get(&visit.asked.only(
-            "/admin/work",
-            &["pool", "state", "key", "function", "args", "correlationId", "cursor"],
-            &[("limit", "50")],
-        ))
-        .await?;
+    let items = search(visit, &["pool", "state", "key", "function", "args", "correlationId"], &[]).await?;
     let live = html! {
         section { h2 { "Pools" } (pool_table(pools.list("pools"))) }
-        section { h2 { "Items" } (drawn(visit, items.list("work"))) (next(visit, "cursor", items.get("next").and_then(Value::as_str))) }
+        section { h2 { "Items" } (items.draw(visit)) }
     };
     Ok(Sheet::new("Work", live).controls(wanted(visit, true)))
 }
@@ -65,7 +64,53 @@ fn pool_table(pools: &[Value]) -> Markup {
     table(&columns, drawn.collect(), "There are no pools.")
 }
 
-fn drawn(visit: &Visit, items: &[Value]) -> Markup {
+/// Items that are like what was asked.
+struct Found {
+    items: Vec<Value>,
+    next: Option<String>,
+    /// How many were looked at, at least, when there may be more.
+    looked: usize,
+}
+
+/// Looks for a page of items. What is rare may lie far back: some pages of the API are looked at, each of which costs the same.
+async fn search(visit: &Visit, names: &[&str], further: &[(&str, &str)]) -> Result<Found, Fault> {
+    let mut found =
+        Found { items: Vec::new(), next: visit.asked.get("cursor").map(str::to_owned), looked: 0 };
+    for _ in 0..MOST_PAGES {
+        let left = (PAGE - found.items.len()).to_string();
+        let mut asked = vec![("limit", left.as_str())];
+        asked.extend(found.next.as_deref().map(|next| ("cursor", next)));
+        asked.extend_from_slice(further);
+        let page = visit.get(&visit.asked.only("/admin/work", names, &asked)).await?;
+        found.items.extend_from_slice(page.list("work"));
+        found.next = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        found.looked += LOOKED_AT;
+        if found.next.is_none() || found.items.len() >= PAGE {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn draw(&self, visit: &Visit) -> Markup {
+        let further = self.next.as_deref().filter(|_| self.items.len() < PAGE);
+        let is_first = visit.asked.get("cursor").is_none();
+        let nothing = if further.is_some() { "None of those is like that." } else { "No item is like that." };
+        html! {
+            @if let Some(further) = further {
+                p.hint {
+                    "The " (if is_first { "newest" } else { "next" }) " " (count(self.looked as i64)) " items were looked at; what is like that may lie further back. "
+                    a rel="next" href=(visit.asked.with(visit.here().split('?').next().unwrap_or_default(), &[("cursor", further)])) { "Go on" }
+                }
+            }
+            (drawn(visit, &self.items, nothing))
+            (next(visit, "cursor", self.next.as_deref()))
+        }
+    }
+}
+
+fn drawn(visit: &Visit, items: &[Value], nothing: &str) -> Markup {
     let now = visit.now_ms();
     let rows = items.iter().map(|item| {
         let args = if item["args"].is_null() { String::new() } else { item["args"].to_string() };
@@ -90,7 +135,7 @@ fn drawn(visit: &Visit, items: &[Value]) -> Markup {
         Column::Text("Due, or since"),
         Column::Actions,
     ];
-    table(&columns, rows.collect(), "No item is like that.")
+    table(&columns, rows.collect(), nothing)
 }
 
 fn actions(visit: &Visit, item: &Value) -> Markup {
@@ -112,13 +157,8 @@ fn actions(visit: &Visit, item: &Value) -> Markup {
 pub(super) async fn pool(visit: &Visit, name: &str) -> Result<Sheet, Fault> {
     let pool = visit.get(&path(&["v1", "pools", name])).await?;
     let keys = visit.get(&format!("{}?limit=50", path(&["admin", "pools", name, "keys"]))).await?;
-    let items = visit
-        .get(&visit.asked.only(
-            "/admin/work",
-            &["state", "key", "function", "args", "correlationId", "cursor"],
-            &[("limit", "50"), ("pool", name)],
-        ))
-        .await?;
+    let items =
+        search(visit, &["state", "key", "function", "args", "correlationId"], &[("pool", name)]).await?;
     let call = |verb: &str| format!("POST {}", path(&["admin", "pools", name, verb]));
     let now = visit.now_ms();
     let queues = keys.list("keys").iter().map(|key| {
@@ -139,7 +179,7 @@ pub(super) async fn pool(visit: &Visit, name: &str) -> Result<Sheet, Fault> {
                 (Ask { verb: "Pause", meaning: "Nothing of this pool starts on any node until somebody resumes it; what runs goes on.", call: call("pause"), said: "The pool rests.", is_grave: true, ..Ask::default() }.draw(visit))
             }
         }
-        section { h2 { "Items" } (drawn(visit, items.list("work"))) (next(visit, "cursor", items.get("next").and_then(Value::as_str))) }
+        section { h2 { "Items" } (items.draw(visit)) }
         section { h2 { "Queues of keys" } (table(&columns, queues.collect(), "No key has anything that waits.")) }
         section { h2 { "Settings" } (pretty(&pool["settings"])) }
     };

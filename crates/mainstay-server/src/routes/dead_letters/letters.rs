@@ -1,9 +1,12 @@
 //! `/admin/dead-letters`: lists, counts, groups, one letter and what is done about it.
 
 use super::{Inbox, schema};
+use crate::app::App;
+use crate::lately::Followed;
 use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
+use axum::extract::State;
 use mainstay_flows::dead_letters::{Detail, Filter, Group, Listed, Operation, Stats, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -74,6 +77,12 @@ pub(super) struct Groups {
     groups: Vec<Group>,
 }
 
+/// What is asked, in one text.
+fn question(wanted: &Filter, limit: usize) -> String {
+    // A filter is texts and numbers.
+    format!("{limit} {}", serde_json::to_string(wanted).unwrap_or_default())
+}
+
 /// The number of a letter.
 fn number(id: &str) -> Answer<i64> {
     let unknown = || mainstay_work::Error::LetterNotFound(id.to_owned());
@@ -98,16 +107,32 @@ pub(super) async fn list(Inbox(inbox, _): Inbox, Query(asked): Query<Parameters>
 /// Count dead letters by status, kind and name
 #[utoipa::path(get, path = "/admin/dead-letters/stats", operation_id = "getDeadLetterStats", tag = "dead letters",
     params(Parameters), responses((status = 200, body = schema::DeadLetterStats)))]
-pub(super) async fn stats(Inbox(inbox, _): Inbox, Query(asked): Query<Parameters>) -> Answer<Json<Stats>> {
-    Ok(Json(inbox.stats(asked.whole()?).await?))
+pub(super) async fn stats(
+    State(app): State<App>,
+    Inbox(inbox, _): Inbox,
+    followed: Followed,
+    Query(asked): Query<Parameters>,
+) -> Answer<Json<Stats>> {
+    let wanted = asked.whole()?;
+    let question = question(&wanted, 0);
+    let count = async { inbox.stats(wanted).await.map_err(Problem::from) };
+    Ok(Json(app.letter_stats().ask(&question, followed, count).await?))
 }
 
 /// Group dead letters that have failed in the same way, the largest groups first; pending ones unless a status is given
 #[utoipa::path(get, path = "/admin/dead-letters/groups", operation_id = "groupDeadLetters", tag = "dead letters",
     params(Parameters), responses((status = 200, body = schema::DeadLetterGroups)))]
-pub(super) async fn groups(Inbox(inbox, _): Inbox, Query(asked): Query<Parameters>) -> Answer<Json<Groups>> {
+pub(super) async fn groups(
+    State(app): State<App>,
+    Inbox(inbox, _): Inbox,
+    followed: Followed,
+    Query(asked): Query<Parameters>,
+) -> Answer<Json<Groups>> {
     let limit = limit(asked.limit)?;
-    Ok(Json(Groups { groups: inbox.groups(asked.whole()?, limit).await? }))
+    let wanted = asked.whole()?;
+    let question = question(&wanted, limit);
+    let count = async { inbox.groups(wanted, limit).await.map_err(Problem::from) };
+    Ok(Json(Groups { groups: app.letter_groups().ask(&question, followed, count).await? }))
 }
 
 /// Look at a dead letter: what it is about, and every failure that is known

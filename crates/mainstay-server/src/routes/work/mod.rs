@@ -21,6 +21,8 @@ mod pull;
 mod runs;
 pub(super) mod schema;
 
+pub(crate) use admin::{LOOKED_AT, work_at};
+
 use crate::{Answer, App, Permission, Principal, Problem, Routes};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
+/// How many items of each state a page looks at; the description of [`list`] says so.
+pub(crate) const LOOKED_AT: usize = 5_000;
+
 /// Which items are wanted.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -213,6 +216,11 @@ pub(super) async fn get_run(Shop(work): Shop, Path(id): Path<String>) -> Answer<
 /// Where a page ends, in a form that nobody takes for an item.
 fn cursor_of(id: &str) -> String {
     format!("w{}", id.trim_start_matches("work_").replace('-', ""))
+}
+
+/// Where a page begins with what was enqueued at this moment: an id begins with its time.
+pub(crate) fn work_at(at_ms: i64) -> String {
+    format!("w{:012x}70008000000000000000", at_ms.clamp(0, (1 << 48) - 1))
 }
 
 fn id_of(cursor: &str) -> Answer<String> {

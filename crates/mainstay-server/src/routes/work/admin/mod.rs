@@ -8,6 +8,8 @@ mod items;
 mod pools;
 mod schema;
 
+pub(crate) use items::{LOOKED_AT, work_at};
+
 use crate::{Permission, Routes};
 use utoipa_axum::routes;
 
