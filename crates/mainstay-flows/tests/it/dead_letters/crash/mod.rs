@@ -124,7 +124,7 @@ impl Home {
         let child = child.env(URL, self.place.url()).env(OPERATION, id).env(POINT, format!("{point}@{nth}"));
         let child = if is_cancelling { child.env(CANCEL, "1") } else { child };
         let mut child = child.spawn().unwrap();
-        let status = child.wait(PATIENCE).unwrap();
+        let status = child.wait(2 * PATIENCE).unwrap();
         let has_died = status.signal() == Some(SIGABRT);
         self.deaths += u64::from(has_died);
         assert!(has_died || status.success(), "{point}@{nth}: {status} {:?}", child.said());

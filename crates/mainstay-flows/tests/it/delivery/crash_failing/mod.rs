@@ -17,7 +17,7 @@ use mainstay_store::{Options, Tx};
 use mainstay_testkit::crash::{self, Child};
 use mainstay_testkit::stores::{Kind, Place};
 use mainstay_work::LetterFilter;
-use node::{LEASE, Node, PATIENCE};
+use node::{LEASE, LIMIT, Node, PATIENCE};
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Mutex;
@@ -28,6 +28,7 @@ const CALLERS: u64 = 2;
 
 const URL: &str = "TEST_URL";
 const CYCLE: &str = "TEST_CYCLE";
+const PAUSED: &str = "TEST_PAUSED";
 
 fn is_long() -> bool {
     std::env::var_os("MAINSTAY_LONG").is_some_and(|value| value == "1")
@@ -45,7 +46,12 @@ fn child_fails() {
     }
     block_on(async {
         let cycle: u64 = std::env::var(CYCLE).unwrap().parse().unwrap();
-        let node = Node::open(Options::new(std::env::var(URL).unwrap()).connections(4)).await;
+        let options = Options::new(std::env::var(URL).unwrap()).connections(4);
+        let node = Node::open(match std::env::var_os(PAUSED) {
+            Some(_) => options.transaction_timeout(LIMIT),
+            None => options,
+        })
+        .await;
         let _engine = node.work.start().await.unwrap();
         crash::say("fails");
         let asking = (0..CALLERS).map(|caller| {
@@ -160,7 +166,7 @@ fn b_278_a_death_while_delivery_fails_loses_and_doubles_no_failure_on_postgres()
 fn b_278_a_node_paused_while_delivery_fails_loses_and_doubles_no_failure() {
     let (seed, mut home) = (7, Home::new(Kind::Postgres));
     let (random, own) = (SeededRandom::new(seed), Mutex::new(Vec::new()));
-    let mut child = home.child(0).spawn().unwrap();
+    let mut child = home.child(0).env(PAUSED, "1").spawn().unwrap();
     child.wait_for("fails", PATIENCE).unwrap();
     block_on(async {
         let node = Node::open(home.place.options()).await;

@@ -10,11 +10,11 @@ use mainstay_work::{
 };
 use std::time::Duration;
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(90);
+pub(super) const PATIENCE: Duration = Duration::from_secs(150);
 /// On PostgreSQL nobody takes up what a dead node had before this is over.
 pub(super) const LEASE: Duration = Duration::from_millis(400);
 /// A paused node's locks are taken from it after this long.
-const LIMIT: Duration = Duration::from_millis(400);
+pub(super) const LIMIT: Duration = Duration::from_secs(2);
 const PAYMENTS: &str = support::POOL;
 /// An outbox that gives up soon.
 const BRIEFLY: &str = "paymentCaughtBriefly";
@@ -31,7 +31,7 @@ impl Node {
     pub(super) async fn open(options: Options) -> Self {
         let components = [mainstay_events::COMPONENT, mainstay_work::COMPONENT, intents::COMPONENT];
         let options = components.into_iter().fold(options, Options::component);
-        let store = options.transaction_timeout(LIMIT).open().await.unwrap();
+        let store = options.open().await.unwrap();
         let table = "CREATE TABLE IF NOT EXISTS told (id TEXT NOT NULL)";
         store.transact(async move |tx| tx.execute(table, &[]).await).await.unwrap();
         let log = Log::open(&store).await.unwrap();
