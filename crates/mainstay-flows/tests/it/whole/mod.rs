@@ -92,7 +92,7 @@ fn whatever_happens_what_was_told_is_true_on_sqlite() {
 
 #[test]
 fn whatever_happens_what_was_told_is_true_on_postgres() {
-    whatever_happens(Kind::Postgres, 8);
+    whatever_happens(Kind::Postgres, 6);
 }
 
 /// A case in which a mutant is noticed.
