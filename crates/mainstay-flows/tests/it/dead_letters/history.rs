@@ -2,7 +2,6 @@
 
 use super::bench::{Bench, PATIENCE, SHOP, of_kind, until};
 use super::kinds::{KINDS, one_of_each};
-use mainstay_events::Erasure;
 use mainstay_flows::dead_letters::{Action, Attempt, Filter, Status};
 use mainstay_store::{Tx, params};
 use mainstay_testkit::stores::for_each_store;
@@ -187,29 +186,5 @@ fn what_older_programs_have_kept_elsewhere_is_told_and_taken_over() {
             assert_eq!((told.len(), told[0].work_id.as_ref()), (count, Some(work_id)), "{kind}: {told:#?}");
             assert_eq!(bench.work.letter(work_id).await.unwrap_err().code(), "DEAD_LETTER_NOT_FOUND");
         }
-    });
-}
-
-#[test]
-fn b_172_what_is_still_to_be_delivered_of_an_erased_event_is_taken_out_by_hand() {
-    for_each_store(async |place| {
-        let bench = Bench::open(&place).await;
-        let event_id = bench.spoiled_event("corr-erased").await;
-        bench.publish(&event_id).await;
-        let erasure = Erasure::of_event(&event_id).by("ada").because("asked");
-        bench.log.erase(erasure).await.unwrap();
-        assert_eq!(count(&bench, "mainstay_publications WHERE event LIKE '%\"bad\"%'").await, 1);
-        let under_way = bench.publisher.status(&event_id).await.unwrap().remove(0);
-        bench.work.cancel(&under_way.work_id.unwrap()).await.unwrap();
-        let correlation_id = Some("corr-erased".to_owned());
-        let these = Filter { correlation_id, status: Some(Status::Pending), ..of_kind("publication") };
-        let operation = bench.letters.preview(Action::Purge, these, "ada").await.unwrap();
-        assert_eq!(operation.total, 1);
-        let engine = bench.start().await;
-        bench.letters.run(&operation.operation_id).await.unwrap();
-        assert_eq!(bench.ended(&operation.operation_id).await.done, 1);
-        engine.stop(PATIENCE).await.unwrap();
-        assert_eq!(count(&bench, "mainstay_publications").await, 0);
-        assert!(bench.effects().await.is_empty());
     });
 }
