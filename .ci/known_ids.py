@@ -73,3 +73,11 @@ def map_path_parameters(context, path_parameters):
         if known:
             path_parameters[name] = known[chance // 2 % len(known)]
     return path_parameters
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    # Whoever sets this one to something else is refused from then on, and tries nothing any more.
+    named = case.path_parameters or {}
+    if case.method.upper() == "PUT" and named.get("name") == "adminOperations":
+        named["name"] = "mail"
