@@ -92,16 +92,17 @@ const VERBS: [(&str, &str); 81] = [
     ("resumeWorkPool", "work resume timers"),
 ];
 
-/// What the audit calls each operation, by its id.
-fn described(server: &Serving) -> BTreeMap<String, String> {
+/// What the audit calls each operation, by its id, and whether it is to stay.
+fn described(server: &Serving) -> BTreeMap<String, (String, bool)> {
     let answer = server.ask("GET /openapi.json");
     let description: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
     let mut actions = BTreeMap::new();
     for (path, item) in description["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
-            if path.starts_with("/admin/") && operation["deprecated"] != true {
+            if path.starts_with("/admin/") {
                 let id = operation["operationId"].as_str().unwrap().to_owned();
-                actions.insert(id, format!("{} {path}", method.to_uppercase()));
+                let action = format!("{} {path}", method.to_uppercase());
+                actions.insert(id, (action, operation["deprecated"] != true));
             }
         }
     }
@@ -121,7 +122,10 @@ fn every_operation_of_the_admin_area_has_a_verb_that_calls_it() {
     let actions = described(&server);
     let named: BTreeSet<String> = VERBS.iter().map(|(id, _)| (*id).to_owned()).collect();
     let known: BTreeSet<String> = actions.keys().cloned().collect();
-    assert_eq!(known, named, "each operation has a verb in this table");
+    assert!(named.is_subset(&known), "no operation is called so: {:?}", named.difference(&known));
+    // What is going away needs no verb, and keeps those that it has.
+    let lacking: Vec<_> = actions.iter().filter(|(id, (_, stays))| *stays && !named.contains(*id)).collect();
+    assert!(lacking.is_empty(), "each operation has a verb in this table: {lacking:?}");
 
     let mut told = BTreeMap::new();
     for (id, verb) in VERBS {
@@ -146,7 +150,7 @@ fn every_operation_of_the_admin_area_has_a_verb_that_calls_it() {
             .collect();
         let missing: Vec<_> = actions
             .iter()
-            .filter(|(_, action)| !written.contains(*action))
+            .filter(|(id, (action, _))| named.contains(*id) && !written.contains(action))
             .map(|(id, _)| (id, &told[id.as_str()]))
             .collect();
         if missing.is_empty() {
