@@ -62,6 +62,11 @@ impl Running {
         self.output.said().messages.clone()
     }
 
+    /// All that the child has said and printed so far, for whoever reads why a test failed.
+    pub fn story(&self) -> String {
+        self.output.said().describe()
+    }
+
     /// Kills the child as `kill -9` does and waits for its end.
     pub fn kill9(&mut self) -> anyhow::Result<ExitStatus> {
         self.process.kill()?;

@@ -3,6 +3,7 @@
 //! A command, an action that calls somebody else, what came of that, and the next action. A process dies at one commit after
 //! the other; another one goes on. Every event is in the log once, whatever died.
 
+use mainstay_core::failpoints::Action;
 use mainstay_events::{Append, Log, NewEvent, Selection};
 use mainstay_flows::commands::{self, Command, Commands, Decision, Dispatcher, Handling};
 use mainstay_store::{Options, Store, Tx};
@@ -18,10 +19,10 @@ const SIGABRT: i32 = 6;
 const PATIENCE: Duration = Duration::from_secs(90);
 /// On PostgreSQL nobody takes up what a dead node had before this is over.
 const LEASE: Duration = Duration::from_millis(400);
-/// How often the deaths are gone through at most.
-const MOST_PASSES: usize = 4;
 const URL: &str = "TEST_URL";
 const FAILPOINTS: &str = "MAINSTAY_FAILPOINTS";
+/// The action whose answer its process does not live to catch.
+const FORGETS: &str = "TEST_FORGETS";
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -38,16 +39,22 @@ async fn open(options: Options) -> (Store, Log, Work, Dispatcher) {
         Ok(Decision::success(order, [NewEvent::new("OrderPlaced", &order)?]))
     });
     // Somebody else, who answers and forgets: what was said must be caught.
-    let ask = |_: Call, order: u32| {
-        crash::say(format!("asked for {order}"));
-        async move { Ok::<_, Failure>(format!("receipt {order}")) }
+    let ask = |action: &'static str| {
+        let failpoints = store.failpoints().clone();
+        move |_: Call, order: u32| {
+            crash::say(format!("asked for {order}"));
+            if std::env::var(FORGETS).is_ok_and(|forgotten| forgotten == action) {
+                failpoints.arm("store.commit", Action::Abort, 0, 1);
+            }
+            async move { Ok::<_, Failure>(format!("receipt {order}")) }
+        }
     };
     let (reserved, charged) = (log.clone(), log.clone());
     let slot = Arc::new(OnceLock::<Work>::new());
     let next = slot.clone();
     let functions = Functions::new()
-        .action("reserve", ask)
-        .action("charge", ask)
+        .action("reserve", ask("reserve"))
+        .action("charge", ask("charge"))
         .mutation("reserved", move |tx: Tx, _: Call, told: OnComplete<u32>| {
             let (log, work) = (reserved.clone(), next.get().unwrap().clone());
             async move {
@@ -133,42 +140,37 @@ fn child_carries_out_steps() {
     }
 }
 
-/// Commits that fail before they are made, and processes that die before and after them: whoever comes next finds the
+/// Processes that die before and after commits, and between an answer and its being caught: whoever comes next finds the
 /// operation where it was, and asks again for what was not caught.
 fn survive_deaths(kind: Kind) {
     let place = Place::new(kind);
     block_on(async { open(place.options()).await.0.close().await });
     let (mut order, mut asked, mut died) = (0, 0, 0);
-    // Which commit is which depends on who meets whom; mostly once over them is enough.
-    for _ in 0..MOST_PASSES {
-        for (point, nth) in deaths() {
-            let child = Child::of("commands::steps::child_carries_out_steps").env(URL, place.url());
-            let child = child.env("TEST_ORDER", order.to_string());
-            let mut dying = child.env(FAILPOINTS, format!("{point}@{nth}")).spawn().unwrap();
-            let status = dying.wait(PATIENCE).unwrap();
-            assert!(status.success() || status.signal() == Some(SIGABRT), "{:?}", dying.said());
-            died += u32::from(!status.success());
-            asked += dying.said().iter().filter(|line| line.contains("asked for")).count();
-            let next = Child::of("commands::steps::child_carries_out_steps").env(URL, place.url());
-            let mut next = next.env("TEST_ORDER", order.to_string()).spawn().unwrap();
-            next.wait_for_success(PATIENCE).unwrap();
-            asked += next.said().iter().filter(|line| line.contains("asked for")).count();
-            order += 1;
-        }
-        println!("{kind}: {died} died over {order} orders, which asked {asked} times");
-        // Somebody died between an answer and its being caught.
-        if died >= 10 && asked > 2 * order as usize {
-            return;
-        }
+    for (how, what) in deaths() {
+        let child = Child::of("commands::steps::child_carries_out_steps").env(URL, place.url());
+        let child = child.env("TEST_ORDER", order.to_string());
+        let mut dying = child.env(how, &what).spawn().unwrap();
+        let status = dying.wait(PATIENCE).unwrap();
+        assert!(status.success() || status.signal() == Some(SIGABRT), "{what}: {status}. {}", dying.story());
+        died += u32::from(!status.success());
+        asked += dying.said().iter().filter(|line| line.contains("asked for")).count();
+        let next = Child::of("commands::steps::child_carries_out_steps").env(URL, place.url());
+        let mut next = next.env("TEST_ORDER", order.to_string()).spawn().unwrap();
+        next.wait_for_success(PATIENCE).unwrap();
+        asked += next.said().iter().filter(|line| line.contains("asked for")).count();
+        order += 1;
     }
-    panic!("nobody died between an answer and its being caught");
+    println!("{kind}: {died} died over {order} orders, which asked {asked} times");
+    assert!(died >= 10, "nearly nobody died");
+    assert!(asked > 2 * order as usize, "nobody died between an answer and its being caught");
 }
 
-/// Before and after each commit of an operation; opening takes a few of its own.
-fn deaths() -> impl Iterator<Item = (&'static str, u32)> {
-    ["store.commit=abort", "store.committed=abort"]
+/// Before and after each commit of an operation (opening takes a few of its own), and with an answer in hand.
+fn deaths() -> impl Iterator<Item = (&'static str, String)> {
+    let at_commits = ["store.commit=abort", "store.committed=abort"]
         .into_iter()
-        .flat_map(|point| (4..=14).map(move |nth| (point, nth)))
+        .flat_map(|point| (4..=14).map(move |nth| (FAILPOINTS, format!("{point}@{nth}"))));
+    at_commits.chain(["reserve", "charge"].map(|action| (FORGETS, action.to_owned())))
 }
 
 #[test]
