@@ -144,9 +144,10 @@ test("an intent is abandoned, with a reason", async (t) => {
 
 test("a limit tells what a key has left, and lets it begin anew", async (t) => {
   const page = await visit(t);
-  await api("POST", "/v1/limits/adminOperations/consume", { key: "clicked", cost: 500 });
+  await api("PUT", "/admin/limits/clicks", { kind: "fixed window", rate: 1000, period: "1h" });
+  await api("POST", "/v1/limits/clicks/consume", { key: "clicked", cost: 500 });
   await page.goto(`${url}/console/limits`);
-  await page.locator("a", { hasText: "adminOperations" }).click();
+  await page.locator("a", { hasText: "clicks" }).click();
   await page.fill("[name=key]", "clicked");
   await page.locator("form.filters button").click();
   await page.locator("p", { hasText: "50 % used" }).waitFor();
