@@ -4,12 +4,14 @@ use crate::app::App;
 use crate::report;
 use mainstay_guards::circuits::State;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::future::pending;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(10);
-/// How often at first, so that somebody who has just begun sees lines at once.
+/// How often at first while somebody watches, so that who has just begun sees lines at once.
 const EVERY_AT_FIRST: Duration = Duration::from_secs(2);
 /// As many looks are the first ones: half a minute.
 const FIRST: usize = 15;
@@ -34,15 +36,33 @@ pub(crate) struct Moment {
 
 /// The last minutes, the oldest first.
 #[derive(Default)]
-pub(crate) struct Past(Mutex<VecDeque<Moment>>);
+pub(crate) struct Past {
+    moments: Mutex<VecDeque<Moment>>,
+    shown: Notify,
+}
 
 impl Past {
-    pub(crate) fn moments(&self) -> Vec<Moment> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    /// For somebody who looks at them.
+    pub(crate) fn show(&self) -> Vec<Moment> {
+        self.shown.notify_one();
+        self.moments().iter().copied().collect()
+    }
+
+    fn moments(&self) -> MutexGuard<'_, VecDeque<Moment>> {
+        self.moments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time until the next look.
+    async fn rest(&self) {
+        tokio::time::sleep(EVERY_AT_FIRST).await;
+        let is_young = self.moments().len() < FIRST;
+        let watched = async { if is_young { self.shown.notified().await } else { pending().await } };
+        // Whether anybody watches or not, it is looked again.
+        let _ = tokio::time::timeout(EVERY - EVERY_AT_FIRST, watched).await;
     }
 
     fn add(&self, moment: Moment) {
-        let mut moments = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut moments = self.moments();
         // A clock that was set back would draw lines backwards.
         if moments.back().is_some_and(|last| last.at_ms >= moment.at_ms) {
             moments.clear();
@@ -61,13 +81,8 @@ pub(crate) async fn remember(app: &App) {
         if let Some(moment) = look(app).await {
             app.past().add(moment);
         }
-        tokio::time::sleep(wait(app.past().moments().len())).await;
+        app.past().rest().await;
     }
-}
-
-/// How long until the next look, when there were so many.
-fn wait(looks: usize) -> Duration {
-    if looks < FIRST { EVERY_AT_FIRST } else { EVERY }
 }
 
 async fn look(app: &App) -> Option<Moment> {
@@ -96,15 +111,9 @@ mod tests {
         for at_ms in 0..1_000 {
             past.add(Moment { at_ms, ..Moment::default() });
         }
-        let moments = past.moments();
+        let moments = past.show();
         assert_eq!((moments.len(), moments[0].at_ms), (MOST, 940));
         past.add(Moment { at_ms: 5, ..Moment::default() });
-        assert_eq!(past.moments().len(), 1);
-    }
-
-    #[test]
-    fn a_newcomer_sees_a_line_within_seconds() {
-        assert!(wait(0) + wait(1) < Duration::from_secs(5));
-        assert_eq!(wait(MOST), EVERY);
+        assert_eq!(past.show().len(), 1);
     }
 }

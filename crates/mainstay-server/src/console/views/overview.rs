@@ -14,7 +14,7 @@ pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
     let pools = visit.get("/v1/pools").await?;
     let figures = visit.get("/admin/metrics").await?;
     let changes = circuits::changes(visit, 8).await?;
-    let past = visit.app.past().moments();
+    let past = visit.app.past().show();
     let live = html! {
         (verdict(&state))
         section.tiles aria-label="Figures" { (tiles(&state, &pools, &past)) }
