@@ -122,11 +122,6 @@ pub enum Decision<E, T> {
 }
 
 impl<E, T> Decision<E, T> {
-    pub(super) fn has_events(&self) -> bool {
-        let (Self::Success { events, .. } | Self::Failed { events, .. }) = self;
-        !events.is_empty()
-    }
-
     /// What was wanted happens.
     pub fn success(data: T, events: impl IntoIterator<Item = E>) -> Self {
         Self::Success { data, events: events.into_iter().collect() }

@@ -358,7 +358,8 @@ impl Shared {
             handler.reads_log.store(true, Ordering::Relaxed);
         }
         // The events of those before it are not in the log yet, and no condition tells: it is decided after them.
-        let is_told = reading == Reading::Conditional && decision.as_ref().is_ok_and(Decision::has_events);
+        let is_told =
+            reading == Reading::Conditional && decision.as_ref().is_ok_and(|made| !made.events().is_empty());
         if reading != Reading::None && !is_told && Seated::is_any(&handling.tx) {
             return Err(Error::Late.into());
         }
