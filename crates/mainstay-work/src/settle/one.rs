@@ -1,0 +1,175 @@
+//! Ending one item: what came of it, what that means for its letter and for those who rely on it, or when it starts anew.
+
+use super::author::{run, tell};
+use super::record::{record, state_of};
+use super::writes::Writes;
+use super::{Ending, Plan, Settlement};
+use crate::enqueue::text;
+use crate::functions::FunctionKind;
+use crate::item::{Item, WorkResult};
+use crate::next::{Next, Outcome, next};
+use crate::schema::waiting;
+use crate::work::Ground;
+use crate::{inbox, letters};
+use mainstay_store::{Result, Tx, Value, params};
+use std::sync::Arc;
+use uuid::Uuid;
+
+const DROP_CANCEL: &str = "DELETE FROM mainstay_work_cancels WHERE id = $1";
+
+pub(super) async fn settle_one(
+    ground: &Arc<Ground>,
+    tx: &Tx,
+    settlement: &Settlement,
+    index: usize,
+    ending: &Ending,
+    now_ms: i64,
+    writes: &mut Writes,
+) -> Result<()> {
+    let (id, mut item) = (ending.taken.id, ending.taken.item.clone());
+    let is_canceled = ending.cancel.is_canceled();
+    let outcome = match &ending.plan {
+        Plan::Ended(outcome) => outcome.clone(),
+        Plan::Run if is_canceled => Outcome::Canceled,
+        Plan::Run => Outcome::Success(run(ground, tx, settlement, index, ending).await?),
+    };
+    let kind = ground.directory.function(tx, &item.function).await?;
+    // A function that nobody declares any more was an action as far as anybody knows.
+    let kind = match kind.as_deref() {
+        Ok("mutation") => FunctionKind::Mutation,
+        _ => FunctionKind::Action,
+    };
+    let own = ground.functions.get(&item.function).and_then(|function| function.retry);
+    let policy = own.as_ref().unwrap_or(&settlement.settings.retry);
+    let next = next(&mut item, outcome, kind, policy, now_ms, &*ground.random);
+    // Whoever ran it need not have heard of it: there are few of these, and only what starts anew asks.
+    let is_canceled = is_canceled || (!matches!(next, Next::End(_)) && writes.is_to_stop(tx, id).await?);
+    let result = match next {
+        Next::End(result) => result,
+        Next::Retry { after_ms } if !is_canceled => {
+            writes.is_any_delayed = true;
+            let due_at = now_ms.saturating_add(after_ms);
+            return requeue(ground, tx, settlement.pool, id, &item, due_at, waiting::DELAYED, writes).await;
+        }
+        Next::Again if !is_canceled => {
+            writes.is_any_ready = true;
+            return requeue(ground, tx, settlement.pool, id, &item, now_ms, waiting::READY, writes).await;
+        }
+        // Instead of starting anew.
+        Next::Retry { .. } | Next::Again => WorkResult::Canceled,
+    };
+    if is_canceled {
+        tx.execute(DROP_CANCEL, params![&id.as_bytes()[..]]).await?;
+    }
+    if let Some(key) = &item.key {
+        writes.keys.insert((settlement.pool, key.clone()), 1);
+    }
+    note_letter(settlement.pool, id, &item, &result, now_ms, writes)?;
+    tell_operators(tx, id, &item, &result)?;
+    let record = match &ending.record {
+        Some(prepared) => prepared.clone(),
+        None => record(&item, &result)?,
+    };
+    writes.ended.extend([
+        Value::Blob(id.into_bytes().to_vec()),
+        Value::Int(settlement.pool),
+        Value::Int(state_of(&result)),
+        Value::Int(now_ms),
+        Value::Text(record),
+    ]);
+    if item.on_complete.is_some() {
+        tell(ground, tx, settlement, index, ending, &item, result).await?;
+    }
+    Ok(())
+}
+
+/// Notes what an item's end means for dead letters: its own, or the one that it has tried again.
+fn note_letter(
+    pool: i64,
+    id: Uuid,
+    item: &Item,
+    result: &WorkResult,
+    now_ms: i64,
+    writes: &mut Writes,
+) -> Result<()> {
+    match (result, item.letter) {
+        // Its end is told to whoever keeps the letter.
+        (WorkResult::Failed { .. }, _) if item.has_keeper() => {}
+        (WorkResult::Failed { error }, number) => {
+            writes.letters.extend(letters::row(id, pool, item, error, now_ms)?);
+            if !item.is_unlisted {
+                let entry = inbox::Entry {
+                    kind: letters::kind(item),
+                    name: &item.function,
+                    reference: &text(id),
+                    status: inbox::Status::Pending,
+                    failed_at: now_ms,
+                    retries: u32::from(number.is_some()),
+                    correlation: item.correlation.as_deref(),
+                    error,
+                };
+                writes.inbox.failed(number, &entry, now_ms);
+            }
+        }
+        (WorkResult::Success { .. }, Some(number)) => writes.inbox.resolved(number),
+        (WorkResult::Canceled, number) => {
+            if let Some(number) = number {
+                writes.inbox.returned(number);
+            }
+            let of = item.retry_of.as_deref().and_then(crate::enqueue::parse);
+            writes.returned.extend(of.map(|id| Value::Blob(id.into_bytes().to_vec())));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Says that what somebody relies on without waiting for it was given up: the telling of an end, an append. Work itself is
+/// asked about by whoever enqueued it.
+fn tell_operators(tx: &Tx, id: Uuid, item: &Item, result: &WorkResult) -> Result<()> {
+    let (WorkResult::Failed { error }, false) = (result, item.has_keeper()) else { return Ok(()) };
+    let Some(kind) = letters::own_kind(item) else { return Ok(()) };
+    let (kind, function, error) = (kind.to_owned(), item.function.clone(), error.clone());
+    let (completes, correlation, attempts) =
+        (item.completes.clone(), item.correlation.clone(), item.attempts);
+    tx.after_commit(Arc::new(move || {
+        tracing::warn!(
+            kind,
+            function,
+            work = text(id),
+            completes,
+            correlation,
+            attempts,
+            error,
+            "given up; it is a dead letter with all that is needed to try it again"
+        );
+    }))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the columns of a row")]
+async fn requeue(
+    ground: &Ground,
+    tx: &Tx,
+    pool: i64,
+    id: Uuid,
+    item: &Item,
+    due_at: i64,
+    state: i64,
+    writes: &mut Writes,
+) -> Result<()> {
+    let lane = crate::directory::Lane {
+        pool,
+        function: item.function.as_str().into(),
+        priority: item.priority.into(),
+    };
+    writes.work.extend([
+        Value::Blob(id.into_bytes().to_vec()),
+        Value::Int(pool),
+        Value::Int(ground.directory.lane(tx, &lane).await?),
+        Value::Int(state),
+        Value::Int(due_at),
+        Value::from(item.key.as_deref()),
+        Value::Text(serde_json::to_string(item).map_err(mainstay_store::Error::application)?),
+    ]);
+    Ok(())
+}
