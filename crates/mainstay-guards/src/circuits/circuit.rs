@@ -1,7 +1,7 @@
 //! The handle that callers go through.
 
-use super::circuits::Shared;
 use super::local::{Core, word};
+use super::shared::Shared;
 use super::{CLAIM_LIMIT, Status};
 use crate::Error;
 use mainstay_core::circuit::window::Outcome;

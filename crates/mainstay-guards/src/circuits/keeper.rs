@@ -1,9 +1,9 @@
 //! Tells the database what was heard here, hears from it what others told, and looks at the clock.
 
 use super::STALE;
-use super::circuits::Shared;
 use super::local::{Core, Report};
 use super::record::{self, Record};
+use super::shared::Shared;
 use crate::{Error, Result};
 use mainstay_core::circuit::State;
 use mainstay_store::{Listener, Tx};

@@ -1,7 +1,9 @@
 //! Circuits: calls to a service that is not well are not made, on any node, until one call has shown that it is well again.
 //!
-//! - `circuit`: the handle that callers go through, and what is known here
-//! - `circuits`: all circuits of a store; what operators do
+//! - `circuit`: the handle that callers go through; `local`: what is known here
+//! - `circuits`: all circuits of a store; `operators`, `runs` and `timer`: what operators, durable runs and the clock do to them
+//! - `shared`: what all of these have in common; `interest`: whether anybody asks
+//! - `change`: what is written in a transaction, and who is told of it
 //! - `keeper`: tells the database what was heard here, and hears from it what others told
 //! - `record`: the table
 //! - `history`: what circuits have been through
@@ -19,19 +21,25 @@
 //!   once, and everywhere when the database is back. Nobody makes a probe meanwhile: what is open stays open. Nobody waits
 //!   for the database longer than [`CLAIM_LIMIT`].
 
+mod change;
 mod circuit;
 #[expect(clippy::module_inception, reason = "the file of the type it is named after")]
 mod circuits;
 mod figures;
 mod history;
+mod interest;
 mod keeper;
 mod layer;
 mod local;
+mod operators;
 mod record;
+mod runs;
 mod schema;
+mod shared;
+mod timer;
 
 pub use circuit::Circuit;
-pub use circuits::{Circuits, Force, RunEnded, Timer};
+pub use circuits::Circuits;
 pub use figures::Figures;
 pub use history::{Change, MAX_CHANGES};
 pub use layer::{CircuitLayer, Guarded};
@@ -39,8 +47,11 @@ pub use mainstay_core::circuit::{
     Admission, Answer, Ended, Forced, Gate, Permit, Rate, Rejected, Settings, SettingsError, Slow, Span,
     State, Trip,
 };
+pub use operators::Force;
 pub use record::Status;
+pub use runs::RunEnded;
 pub use schema::COMPONENT;
+pub use timer::Timer;
 
 use circuits::check_name;
 use std::time::Duration;
