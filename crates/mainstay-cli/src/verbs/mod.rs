@@ -1,4 +1,4 @@
-//! What the program can be asked to do: one file per verb.
+//! What the program can be asked to do: one file per verb, or a folder where a verb has verbs of its own.
 
 mod audit;
 mod backup;
