@@ -44,7 +44,7 @@ const REFUSED: &[&str] = &[
 ];
 
 /// What may stand before a parenthesis in a statement that only reads.
-const READING: [&str; 37] = [
+const READING: [&str; 40] = [
     "ABS",
     "ALL",
     "AND",
@@ -63,6 +63,7 @@ const READING: [&str; 37] = [
     "IN",
     "INTERSECT",
     "JOIN",
+    "LATERAL",
     "LENGTH",
     "LIMIT",
     "LOWER",
@@ -80,7 +81,9 @@ const READING: [&str; 37] = [
     "SUBSTR",
     "SUM",
     "UNION",
+    "UNNEST",
     "UPPER",
+    "VALUES",
     "WHERE",
 ];
 
@@ -93,7 +96,8 @@ pub(crate) struct Statement {
     pub(crate) sqlite_text: String,
     /// Whether it changes rows, so that asking how many makes sense.
     pub(crate) changes_rows: bool,
-    /// Whether it may leave something behind: all but a SELECT that calls nothing but what is known to read.
+    /// Whether it may leave something behind: all but a SELECT, also one behind a WITH, that calls nothing but what is known to
+    /// read.
     pub(crate) may_write: bool,
     /// The highest `n`.
     parameters: u32,
@@ -128,7 +132,12 @@ impl Statement {
             Some(_) => Ok(Self {
                 text: text.to_owned(),
                 changes_rows: scan.changes_rows.unwrap_or(false),
-                may_write: first != Some("SELECT") || scan.calls_unknown,
+                may_write: scan.calls_unknown
+                    || match first {
+                        Some("SELECT") => false,
+                        Some("WITH") => scan.names_change,
+                        _ => true,
+                    },
                 parameters: scan.parameters,
                 sqlite_text: scan.rewritten,
                 #[cfg(feature = "sqlite")]
@@ -223,8 +232,12 @@ struct Scan<'a> {
     depth: u32,
     /// Whether the verb of the statement, outside of all parentheses, is one that changes rows.
     changes_rows: Option<bool>,
+    /// The word before.
+    previous: String,
     /// Whether it calls a function that is not known to read only, or selects into a table.
     calls_unknown: bool,
+    /// Whether anything in it changes rows, wherever it stands.
+    names_change: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -240,7 +253,9 @@ impl<'a> Scan<'a> {
             between_statements: true,
             depth: 0,
             changes_rows: None,
+            previous: String::new(),
             calls_unknown: false,
+            names_change: false,
         }
     }
 
@@ -292,7 +307,11 @@ impl<'a> Scan<'a> {
     fn word(&mut self, word: &str) {
         let is_called = self.rest()[word.len()..].trim_start().starts_with('(');
         let word = word.to_uppercase();
-        self.calls_unknown |= word == "INTO" || is_called && !READING.contains(&word.as_str());
+        // A name behind these has columns or is a type, but is not called.
+        let is_named = ["AS", "RECURSIVE", "WITH"].contains(&&*self.previous);
+        let is_known = is_named || READING.contains(&word.as_str());
+        self.calls_unknown |= word == "INTO" || is_called && !is_known;
+        self.names_change |= ["INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE"].contains(&word.as_str());
         if self.depth == 0 && self.changes_rows.is_none() {
             self.changes_rows = match word.as_str() {
                 "INSERT" | "UPDATE" | "DELETE" | "REPLACE" => Some(true),
@@ -300,6 +319,7 @@ impl<'a> Scan<'a> {
                 _ => None,
             };
         }
+        self.previous.clone_from(&word);
         if self.words.len() < 4 {
             self.words.push(word);
         }
@@ -462,6 +482,11 @@ mod tests {
             ("SELECT our_function ($1)", true),
             ("SELECT * INTO b FROM a", true),
             ("WITH x AS (DELETE FROM a RETURNING id) SELECT * FROM x", true),
+            ("WITH x (id) AS (VALUES (1)) UPDATE a SET b = 1 FROM x", true),
+            ("WITH x (id) AS (SELECT nextval('a')) SELECT * FROM x", true),
+            ("WITH RECURSIVE x(id) AS (VALUES (1) UNION ALL SELECT id FROM x) SELECT max(id) FROM x", false),
+            ("SELECT id FROM unnest(ARRAY(SELECT 1)) AS x (id) CROSS JOIN LATERAL (SELECT 2) AS y", false),
+            ("SELECT CAST(a AS varchar(5)), b AS c, nextval ('d') FROM e", true),
             ("INSERT INTO a VALUES (1)", true),
             ("VALUES (1)", true),
         ] {

@@ -326,8 +326,17 @@ impl Shared {
         boundary: Arc<OnceLock<String>>,
     ) -> mainstay_store::Result<(CommandResult, Option<Appending>)> {
         let now_ms = self.now_ms(&tx).await?;
-        let (result, receipt) = self.handle_in(tx.clone(), handler, issued.clone(), boundary, now_ms).await?;
-        self.end_in(&tx, &issued, State::Executed, &result).await?;
+        let marks = tx.marks();
+        let handled = self.handle_in(tx.clone(), handler, issued.clone(), boundary, now_ms).await;
+        let (state, (result, receipt)) = match handled {
+            Ok(decided) => (State::Executed, decided),
+            // There is nothing to take back, so it is written down here and now.
+            Err(error) if tx.marks() == marks && tx.intact().is_ok() => {
+                (State::Rejected, (Rejection::try_from(error)?.into_result(), None))
+            }
+            Err(error) => return Err(error),
+        };
+        self.end_in(&tx, &issued, state, &result).await?;
         Ok((result, receipt))
     }
 

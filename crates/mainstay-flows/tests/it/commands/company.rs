@@ -157,6 +157,21 @@ fn a_rejection_in_company_is_remembered() {
 }
 
 #[test]
+fn a_rejection_that_has_written_nothing_is_written_down_where_it_was_decided() {
+    for_each_store(async |place| {
+        let house = selling(&place).await;
+        let close = Command::new("CloseHall", &json!({ "hall": 1 })).unwrap();
+        house.dispatcher.dispatch(close).await.unwrap();
+        let figures = house.store.figures();
+        let before = figures.rolled_back.get();
+        house.dispatcher.dispatch(sell(1, 1).id("late")).await.unwrap();
+        // Between two transactions somebody else could decide otherwise over its twin.
+        assert_eq!(figures.rolled_back.get(), before, "{}", place.kind());
+        assert_eq!(house.dispatcher.status("late").await.unwrap().state, State::Rejected);
+    });
+}
+
+#[test]
 fn handlers_in_company_find_what_those_before_them_wrote() {
     for_each_store(async |place| {
         let take = Commands::new().on("Take", async |handling: Handling, _: u32| {

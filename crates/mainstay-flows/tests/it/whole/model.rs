@@ -110,8 +110,8 @@ impl Model {
         id
     }
 
-    /// Holds an answer against what is known, and remembers it.
-    pub(super) fn answered(&mut self, id: &str, answer: &Result<Dispatched>) {
+    /// Holds an answer against what is known, and remembers it. A twin is the same command, sent at the same time.
+    pub(super) fn answered(&mut self, id: &str, answer: &Result<Dispatched>, has_twin: bool) {
         let entry = self.commands.get_mut(id).unwrap();
         let told = match answer {
             Ok(dispatched) => {
@@ -129,7 +129,18 @@ impl Model {
         if told == Fate::Unknown {
             return self.unheard(id);
         }
+        // A rejection of a handler that has written something is written down when that was taken back. Who moves the scope
+        // on between the two refuses the twin, of which there is nothing then, as of the rejection.
+        let is_rejection = |fate: &Fate| matches!(fate, Fate::Ended(status, _) if status == "rejected");
+        let may_part = has_twin
+            && entry.wanted.name == "Regret"
+            && entry.wanted.lag.is_some()
+            && !entry.wanted.is_retried;
         let is_possible = match (&entry.fate, &told) {
+            (Fate::Void, Fate::Ended(status, code)) if may_part && is_rejection(&told) => {
+                entry.may_end(status, code.as_deref())
+            }
+            (before, Fate::Void) if may_part && is_rejection(before) => return,
             (Fate::Unknown, Fate::Void) => {
                 ["Break", "Panic"].contains(&entry.wanted.name)
                     || entry.wanted.lag.is_some() && !entry.wanted.is_retried

@@ -138,7 +138,9 @@ impl World {
     /// Sends commands at once, and remembers what whoever lives to hear it is told.
     async fn send(&mut self, ids: Vec<String>) {
         let mut sent = JoinSet::new();
+        let mut copies = BTreeMap::<String, usize>::new();
         for id in ids {
+            *copies.entry(id.clone()).or_default() += 1;
             let (dispatcher, failpoints) = (self.house().dispatcher.clone(), self.house().failpoints.clone());
             let entry = &self.model.commands[&id];
             let command = entry.command.clone();
@@ -163,7 +165,7 @@ impl World {
                 self.model.unheard(&id);
                 continue;
             }
-            self.model.answered(&id, &answer);
+            self.model.answered(&id, &answer, copies[&id] > 1);
             self.tally.deferred += usize::from(self.model.commands[&id].fate == Fate::Deferred);
         }
     }
