@@ -131,6 +131,23 @@ test("an event that was put aside is tried again, and left for good", async (t) 
   await act(put.locator("tr", { hasText: "quarantined" }).first(), page, "Ignore", { told: "It is left for good." });
 });
 
+test("a publication that failed says why it cannot be delivered again, and is left for good", async (t) => {
+  const page = await visit(t);
+  await alone(t);
+  // Others hear of orders, and of nothing else.
+  const { eventId } = (await api("POST", "/v1/events", { events: [{ type: "Clicked", data: {} }] })).events[0];
+  await api("POST", "/v1/publications", { eventId, sourceContext: "orders", targetContexts: ["inventory"] });
+  await until(async () => (await api("GET", `/v1/publications/${eventId}`)).publications[0].status === "failed");
+  await page.goto(`${url}/console/publications?status=failed`);
+  await act(row(page, "Clicked"), page, "Retry", { told: "TRANSLATION_FAILED" });
+  await page.goto(`${url}/console/publications/${eventId}`);
+  await act(row(page, "Clicked"), page, "Ignore", { told: "It is left for good." });
+  await row(page, "Clicked").locator(".badge", { hasText: "ignored" }).waitFor();
+  await shot(page, "publication-failed");
+  const { letters } = await api("GET", "/admin/dead-letters?kind=publication&status=ignored");
+  assert.equal(letters.length, 1);
+});
+
 test("an intent is abandoned, with a reason", async (t) => {
   const page = await visit(t);
   const { intentKey } = await api("POST", "/v1/intents", {

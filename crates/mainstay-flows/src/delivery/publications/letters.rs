@@ -35,7 +35,7 @@ impl LetterStatus {
         }
     }
 
-    fn of(kept: &str) -> Self {
+    pub(super) fn of(kept: &str) -> Self {
         match kept {
             "retrying" | "resolved" => Self::Retried,
             "ignored" => Self::Ignored,

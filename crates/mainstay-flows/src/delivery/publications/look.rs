@@ -1,6 +1,7 @@
 //! Looking at publications.
 
 use super::MAX_PAGE;
+use super::letters::LetterStatus;
 use super::publisher::Publisher;
 use super::status::Status;
 use crate::error::Result;
@@ -26,6 +27,9 @@ pub struct Publication {
     pub correlation_id: Option<String>,
     /// Where it stands.
     pub status: Status,
+    /// What was done about its dead letter, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub letter: Option<LetterStatus>,
     /// How many attempts have ended, and count.
     pub attempt_count: u32,
     /// What the last one that failed failed with.
@@ -57,7 +61,8 @@ const COLUMNS: &str = "id, event_id, event_type, source_context, target, correla
 const BY_EVENT: &str = "WHERE event_id = $1 ORDER BY target";
 
 fn publication(row: &Row) -> mainstay_store::Result<Publication> {
-    let status = Status::of(row.get(6)?, row.get::<Option<&str>>(12)?.is_some());
+    let letter: Option<&str> = row.get(12)?;
+    let status = Status::of(row.get(6)?, letter.is_some());
     let error: Option<String> = row.get(8)?;
     Ok(Publication {
         publication_id: row.get(0)?,
@@ -67,6 +72,7 @@ fn publication(row: &Row) -> mainstay_store::Result<Publication> {
         target_context: row.get(4)?,
         correlation_id: row.get(5)?,
         status,
+        letter: letter.map(LetterStatus::of),
         attempt_count: row.get(7)?,
         // What came in the end has no error, though there may be a letter that does.
         error: error.filter(|_| status != Status::Delivered),

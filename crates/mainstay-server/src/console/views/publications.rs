@@ -35,18 +35,21 @@ pub(super) fn drawn(visit: &Visit, publications: &[Value]) -> Markup {
     let now = visit.now_ms();
     let rows = publications.iter().map(|one| {
         let (event, target) = (one.text("eventId"), one.text("targetContext"));
+        let letter = one.text("letter");
         let call = |verb: &str| format!("POST {}", path(&["admin", "publications", "letters", target, event, verb]));
         vec![
             link(&path(&["console", "events", event]), one.text("eventType")),
             html! { (one.text("sourceContext")) " → " (target) },
-            badge(one.text("status")),
+            html! { (badge(one.text("status"))) @if letter == "ignored" { " " (badge(letter)) } },
             html! { (one.number("attemptCount")) },
             html! { @if let Some(error) = one.get("error").and_then(Value::as_str) { (short(error, 100)) } },
             html! { @if let Some(id) = one.get("correlationId").and_then(Value::as_str) { (link(&path(&["console", "traces", id]), id)) } },
             html! { @if let Some(at) = one.maybe("deliveredAt") { "delivered " (ago(at, now)) } @else { "since " (ago(one.number("createdAt"), now)) } },
             html! {
-                @if one.text("status") == "dead_letter" && visit.principal.tenant.is_none() {
+                @if matches!(letter, "pending" | "ignored") && visit.principal.tenant.is_none() {
                     (Ask { verb: "Retry", meaning: "It is delivered again as a new attempt; the receiver knows it by its key if it came before.", call: call("retry"), said: "It is delivered again.", ..Ask::default() }.draw(visit))
+                }
+                @if letter == "pending" && visit.principal.tenant.is_none() {
                     (Ask { verb: "Ignore", meaning: "It is left for good.", call: call("ignore"), said: "It is left for good.", is_grave: true, ..Ask::default() }.draw(visit))
                 }
             },

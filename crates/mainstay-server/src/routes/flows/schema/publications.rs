@@ -26,6 +26,8 @@ pub(in crate::routes::flows) struct Publication {
     target_context: String,
     correlation_id: Option<String>,
     status: PublicationStatus,
+    /// What was done about its dead letter, if it has one.
+    letter: Option<PublicationLetterStatus>,
     /// How many attempts have ended, and count.
     attempt_count: u32,
     /// What the last one that failed failed with.
