@@ -1,5 +1,6 @@
 //! Dead letters over HTTP: looked at, grouped, dealt with one by one and by operations.
 
+use crate::asking::Asking;
 use crate::client::{Request, get, post};
 use crate::exposition::Exposition;
 use crate::logged;
@@ -27,7 +28,7 @@ struct House {
     server: Running,
     rooms: Rooms,
     _engine: Engine,
-    admin: String,
+    admin: Asking,
     is_well: Arc<AtomicBool>,
 }
 
@@ -67,7 +68,7 @@ impl House {
         rooms.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
         let engine = rooms.work.start().await.unwrap();
         let server = Running::start_with(options(), rooms.clone()).await;
-        let admin = server.token(Role::Admin).await;
+        let admin = Asking::new(&server, Role::Admin).await;
         Self { server, rooms, _engine: engine, admin, is_well }
     }
 
@@ -80,42 +81,6 @@ impl House {
             self.rooms.work.wait_for(&enqueued.work_id, PATIENCE).await.unwrap();
         }
     }
-
-    async fn ask(&self, request: Request) -> (u16, Value) {
-        let answer = request.token(&self.admin).send(self.server.address).await;
-        (answer.status, answer.json())
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask(get(path)).await;
-        assert_eq!(status, 200, "{path}: {body}");
-        body
-    }
-
-    async fn post(&self, path: &str, body: Value) -> Value {
-        let (status, body) = self.ask(post(path, &body.to_string())).await;
-        assert_eq!(status, 200, "{path}: {body}");
-        body
-    }
-
-    async fn refusal(&self, request: Request) -> (u16, String) {
-        let (status, body) = self.ask(request).await;
-        (status, body["code"].as_str().unwrap_or_default().to_owned())
-    }
-
-    /// Waits until something that is asked for again and again is so.
-    async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let asking = async {
-            loop {
-                let body = self.get(path).await;
-                if is_so(&body) {
-                    return body;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path}"))
-    }
 }
 
 fn refused(status: u16, code: &str) -> (u16, String) {
@@ -127,35 +92,36 @@ fn letters_are_listed_counted_grouped_and_looked_at() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         house.charge(3).await;
-        let page = house.get("/admin/dead-letters?limit=2&status=pending&kind=work&name=charge").await;
+        let page = house.admin.get("/admin/dead-letters?limit=2&status=pending&kind=work&name=charge").await;
         assert_eq!(page["letters"].as_array().unwrap().len(), 2);
         let next = page["next"].as_str().unwrap();
-        let rest = house.get(&format!("/admin/dead-letters?limit=2&cursor={next}")).await;
+        let rest = house.admin.get(&format!("/admin/dead-letters?limit=2&cursor={next}")).await;
         assert_eq!((rest["letters"].as_array().unwrap().len(), &rest["next"]), (1, &Value::Null));
-        let found = house.get("/admin/dead-letters?correlationId=corr-1&error=NO%20STOCK").await;
+        let found = house.admin.get("/admin/dead-letters?correlationId=corr-1&error=NO%20STOCK").await;
         assert_eq!(found["letters"].as_array().unwrap().len(), 1);
         let letter = found["letters"][0].clone();
         assert_eq!(
             (&letter["kind"], &letter["status"], &letter["retryCount"]),
             (&json!("work"), &json!("pending"), &json!(0))
         );
-        let stats = house.get("/admin/dead-letters/stats").await;
+        let stats = house.admin.get("/admin/dead-letters/stats").await;
         assert_eq!(
             (&stats["total"], &stats["pending"], &stats["counts"][0]["name"]),
             (&json!(3), &json!(3), &json!("charge"))
         );
-        let groups = house.get("/admin/dead-letters/groups").await;
+        let groups = house.admin.get("/admin/dead-letters/groups").await;
         assert_eq!(
             (groups["groups"].as_array().unwrap().len(), &groups["groups"][0]["count"]),
             (1, &json!(3))
         );
         let group = groups["groups"][0]["group"].as_str().unwrap();
         let grouped = house
+            .admin
             .get(&format!("/admin/dead-letters?group={group}&failedSince=1&failedBefore=9999999999999"))
             .await;
         assert_eq!(grouped["letters"].as_array().unwrap().len(), 3);
         let detail =
-            house.get(&format!("/admin/dead-letters/{}", letter["letterId"].as_str().unwrap())).await;
+            house.admin.get(&format!("/admin/dead-letters/{}", letter["letterId"].as_str().unwrap())).await;
         assert_eq!((&detail["work"]["args"], &detail["attempts"][0]["attempt"]), (&json!("1"), &json!(1)));
         assert_eq!(detail["attempts"][0]["failure"]["message"], "order 1 has no stock");
     });
@@ -166,21 +132,21 @@ fn one_letter_is_retried_or_ignored_and_that_is_on_record() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         house.charge(2).await;
-        let letters = house.get("/admin/dead-letters").await;
+        let letters = house.admin.get("/admin/dead-letters").await;
         let place = |index: usize| {
             format!("/admin/dead-letters/{}", letters["letters"][index]["letterId"].as_str().unwrap())
         };
         house.is_well.store(true, Ordering::SeqCst);
-        let retried = house.post(&format!("{}/retry", place(0)), json!({})).await;
+        let retried = house.admin.post(&format!("{}/retry", place(0)), json!({})).await;
         assert_eq!(
             (&retried["action"], &retried["status"], &retried["done"]),
             (&json!("retry"), &json!("done"), &json!(1))
         );
-        house.until(&place(0), |letter| letter["status"] == "resolved").await;
-        house.post(&format!("{}/ignore", place(1)), json!({})).await;
-        let again = house.refusal(post(&format!("{}/ignore", place(1)), "{}")).await;
+        house.admin.until(&place(0), |letter| letter["status"] == "resolved").await;
+        house.admin.post(&format!("{}/ignore", place(1)), json!({})).await;
+        let again = house.admin.refusal(post(&format!("{}/ignore", place(1)), "{}")).await;
         assert_eq!(again, refused(409, "DEAD_LETTER_NOT_PENDING"));
-        let record = house.get("/admin/dead-letter-operations").await;
+        let record = house.admin.get("/admin/dead-letter-operations").await;
         let actions: Vec<&Value> =
             record["operations"].as_array().unwrap().iter().map(|one| &one["action"]).collect();
         assert_eq!(actions, ["ignore", "retry"]);
@@ -194,7 +160,7 @@ fn many_letters_are_previewed_run_and_cancelled() {
         let house = House::open(&place).await;
         house.charge(5).await;
         let wanted = json!({ "action": "retry", "filter": { "kind": "work", "name": "charge" } });
-        let previewed = house.post("/admin/dead-letter-operations", wanted.clone()).await;
+        let previewed = house.admin.post("/admin/dead-letter-operations", wanted.clone()).await;
         assert_eq!((&previewed["status"], &previewed["total"]), (&json!("previewed"), &json!(5)));
         let operation =
             format!("/admin/dead-letter-operations/{}", previewed["operationId"].as_str().unwrap());
@@ -202,24 +168,26 @@ fn many_letters_are_previewed_run_and_cancelled() {
         let operator = house.server.token(Role::Operator).await;
         let run = post(&format!("{operation}/run"), "{}").token(&operator);
         assert_eq!(run.send(house.server.address).await.status, 200);
-        let done = house.until(&operation, |one| one["status"] == "done").await;
+        let done = house.admin.until(&operation, |one| one["status"] == "done").await;
         assert!(done["runBy"].is_string() && done["runBy"] != done["askedBy"], "{done}");
         assert_eq!(done["cancelledBy"], Value::Null);
         assert_eq!((&done["done"], &done["skipped"], &done["failed"]), (&json!(5), &json!(0), &json!(0)));
-        house.until("/admin/dead-letters/stats?status=resolved", |stats| stats["total"] == 5).await;
+        house.admin.until("/admin/dead-letters/stats?status=resolved", |stats| stats["total"] == 5).await;
         for what in ["run", "cancel"] {
-            let late = house.refusal(post(&format!("{operation}/{what}"), "{}")).await;
+            let late = house.admin.refusal(post(&format!("{operation}/{what}"), "{}")).await;
             assert_eq!(late, refused(409, "LETTER_OPERATION_STATUS_CONFLICT"));
         }
-        let other = house.post("/admin/dead-letter-operations", wanted).await;
+        let other = house.admin.post("/admin/dead-letter-operations", wanted).await;
         let other = format!("/admin/dead-letter-operations/{}", other["operationId"].as_str().unwrap());
-        let cancelled = house.post(&format!("{other}/cancel"), json!({})).await;
+        let cancelled = house.admin.post(&format!("{other}/cancel"), json!({})).await;
         assert_eq!((&cancelled["status"], &cancelled["runBy"]), (&json!("cancelled"), &Value::Null));
         assert_eq!(cancelled["cancelledBy"], cancelled["askedBy"]);
-        let first = house.get("/admin/dead-letter-operations?limit=1").await;
+        let first = house.admin.get("/admin/dead-letter-operations?limit=1").await;
         let next = first["next"].as_str().unwrap();
-        let second =
-            house.get(&format!("/admin/dead-letter-operations?limit=1&status=done&cursor={next}")).await;
+        let second = house
+            .admin
+            .get(&format!("/admin/dead-letter-operations?limit=1&status=done&cursor={next}"))
+            .await;
         assert_eq!(second["operations"][0]["operationId"], done["operationId"]);
     });
 }
@@ -242,7 +210,7 @@ fn what_cannot_be_asked_for_is_refused() {
             (format!("/admin/dead-letters/groups?name={long}"), "WORK_INVALID"),
             ("/admin/dead-letters?failedSince=-1".to_owned(), "WORK_INVALID"),
         ] {
-            assert_eq!(house.refusal(get(&path)).await, refused(400, code), "{path}");
+            assert_eq!(house.admin.refusal(get(&path)).await, refused(400, code), "{path}");
         }
         for (body, code) in [
             (json!({ "action": "burn" }), "BODY_INVALID"),
@@ -252,13 +220,13 @@ fn what_cannot_be_asked_for_is_refused() {
             (json!({ "action": "retry", "filter": { "status": "resolved" } }), "FLOW_INVALID"),
             (json!({ "action": "ignore", "filter": { "error": "" } }), "WORK_INVALID"),
         ] {
-            let refusal = house.refusal(post("/admin/dead-letter-operations", &body.to_string())).await;
+            let refusal = house.admin.refusal(post("/admin/dead-letter-operations", &body.to_string())).await;
             assert_eq!(refusal, refused(400, code), "{body}");
         }
         for path in ["/admin/dead-letters/letter_9", "/admin/dead-letters/9"] {
-            assert_eq!(house.refusal(get(path)).await, refused(404, "DEAD_LETTER_NOT_FOUND"));
+            assert_eq!(house.admin.refusal(get(path)).await, refused(404, "DEAD_LETTER_NOT_FOUND"));
         }
-        let unknown = house.refusal(get("/admin/dead-letter-operations/operation_9")).await;
+        let unknown = house.admin.refusal(get("/admin/dead-letter-operations/operation_9")).await;
         assert_eq!(unknown, refused(404, "LETTER_OPERATION_NOT_FOUND"));
     });
 }
@@ -280,10 +248,10 @@ fn readers_look_operators_act_and_only_admins_purge() {
         assert_eq!(ask(post(path, &retry), &reader).await, 403);
         assert_eq!(ask(post(path, &retry), &operator).await, 200);
         assert_eq!(ask(post(path, &purge), &operator).await, 403);
-        let previewed = house.post(path, json!({ "action": "purge" })).await;
+        let previewed = house.admin.post(path, json!({ "action": "purge" })).await;
         let run = format!("{path}/{}/run", previewed["operationId"].as_str().unwrap());
         assert_eq!(ask(post(&run, "{}"), &operator).await, 403);
-        assert_eq!(ask(post(&run, "{}"), &house.admin).await, 200);
+        assert_eq!(ask(post(&run, "{}"), &house.admin.token).await, 200);
     });
 }
 
@@ -338,6 +306,7 @@ fn b_246_b_247_health_and_figures_tell_of_the_inbox_and_of_nothing_else() {
         let pending = async |count: u64, is_degraded: bool| {
             let status = if is_degraded { "degraded" } else { "healthy" };
             house
+                .admin
                 .until("/health", |health| {
                     let parts = health["components"].as_array().unwrap();
                     let letters = parts.iter().find(|part| part["name"] == "deadLetters").unwrap();
@@ -359,12 +328,13 @@ fn b_246_b_247_health_and_figures_tell_of_the_inbox_and_of_nothing_else() {
             }
         };
         let retry = async || {
-            let previewed = house.post("/admin/dead-letter-operations", json!({ "action": "retry" })).await;
+            let previewed =
+                house.admin.post("/admin/dead-letter-operations", json!({ "action": "retry" })).await;
             let operation =
                 format!("/admin/dead-letter-operations/{}", previewed["operationId"].as_str().unwrap());
-            house.post(&format!("{operation}/run"), json!({})).await;
-            house.until(&operation, |one| one["status"] == "done").await;
-            house.until("/admin/dead-letters/stats?status=retrying", |stats| stats["total"] == 0).await;
+            house.admin.post(&format!("{operation}/run"), json!({})).await;
+            house.admin.until(&operation, |one| one["status"] == "done").await;
+            house.admin.until("/admin/dead-letters/stats?status=retrying", |stats| stats["total"] == 0).await;
         };
         pending(10, true).await;
         retry().await;
@@ -384,8 +354,8 @@ fn b_155_an_end_that_is_given_up_is_said_in_the_log_with_where_it_is() {
         let item = NewWork::new("shop", "note", "ord-155").unwrap().on_complete(CAUGHT, "ord-155").unwrap();
         let action = house.rooms.work.enqueue(item.correlated("corr-155")).await.unwrap().work_id;
         let is_there = |stats: &Value| stats["total"] == 1;
-        house.until("/admin/dead-letters/stats?kind=onComplete", is_there).await;
-        let letter = house.get("/admin/dead-letters?kind=onComplete").await["letters"][0].clone();
+        house.admin.until("/admin/dead-letters/stats?kind=onComplete", is_there).await;
+        let letter = house.admin.get("/admin/dead-letters?kind=onComplete").await["letters"][0].clone();
         let saying = async {
             loop {
                 let text = logged::text();
@@ -410,14 +380,14 @@ fn b_228_letters_that_are_dealt_with_and_circuits_that_are_closed_are_not_counte
     for_each_store(async |place| {
         let house = House::open(&place).await;
         house.charge(3).await;
-        let letters = house.get("/admin/dead-letters").await;
+        let letters = house.admin.get("/admin/dead-letters").await;
         let id = letters["letters"][0]["letterId"].as_str().unwrap();
-        house.post(&format!("/admin/dead-letters/{id}/ignore"), json!({})).await;
+        house.admin.post(&format!("/admin/dead-letters/{id}/ignore"), json!({})).await;
         for (circuit, state) in [("mail", "open"), ("payments", "closed")] {
             let force = json!({"state": state, "reason": "test"});
-            house.post(&format!("/admin/circuits/{circuit}/force"), force).await;
+            house.admin.post(&format!("/admin/circuits/{circuit}/force"), force).await;
         }
-        let told = house.get("/admin/system").await;
+        let told = house.admin.get("/admin/system").await;
         let summary = &told["summary"];
         assert_eq!((&summary["pendingDeadLetters"], &told["deadLetters"]["total"]), (&json!(2), &json!(3)));
         assert_eq!(summary["openCircuits"], 1);
@@ -436,18 +406,31 @@ fn what_is_secret_by_its_name_is_hidden_where_letters_are_looked_at() {
         let send = send.context(&json!({"clientSecret": "canary-context"})).unwrap();
         let id = house.rooms.work.enqueue(send).await.unwrap().work_id;
         house.rooms.work.wait_for(&id, PATIENCE).await.unwrap();
-        let list = house.get("/admin/dead-letters").await;
+        let list = house.admin.get("/admin/dead-letters").await;
         let letter = format!("/admin/dead-letters/{}", list["letters"][0]["letterId"].as_str().unwrap());
-        let detail = house.get(&letter).await;
+        let detail = house.admin.get(&letter).await;
         assert_eq!(detail["work"]["args"], json!({"order": 5, "apiKey": "[hidden]"}), "{detail}");
         assert_eq!(detail["work"]["context"], json!({"clientSecret": "[hidden]"}));
         let lists = ["/admin/letters", "/admin/work?state=failed", "/admin/dead-letters"];
         let single =
             [format!("/admin/letters/{id}"), format!("/admin/work/{id}"), format!("/admin/runs/{id}")];
         for path in lists.into_iter().chain(single.iter().map(String::as_str)) {
-            let told = house.get(path).await.to_string();
+            let told = house.admin.get(path).await.to_string();
             assert!(!told.contains("canary-"), "{path}: {told}");
         }
+        let event = NewEvent::new("Signed", &json!({"order": 5, "passphrase": "canary-data"})).unwrap();
+        house.rooms.log.append(Append::new([event])).await.unwrap();
+        let _projecting = house.rooms.projections.start();
+        let is_there = |page: &Value| page["letters"].as_array().is_some_and(|letters| !letters.is_empty());
+        let letters = house.admin.until("/admin/projection-letters", is_there).await;
+        assert_eq!(
+            letters["letters"][0]["payload"],
+            json!({"order": 5, "passphrase": "[hidden]"}),
+            "{letters}"
+        );
+        let event_id = letters["letters"][0]["eventId"].as_str().unwrap();
+        let letter = house.admin.get(&format!("/admin/projection-letters/strict/{event_id}")).await;
+        assert_eq!(letter["payload"]["passphrase"], "[hidden]", "{letter}");
         // What is tried again is what was given.
         let kept = house.rooms.work.letter(&id).await.unwrap();
         assert!(kept.args.get().contains("canary-args"));

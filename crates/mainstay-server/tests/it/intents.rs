@@ -1,6 +1,7 @@
 //! Intents over HTTP, on a server that knows no Rust of an application's.
 
-use crate::client::{Request, get, post};
+use crate::asking::Asking;
+use crate::client::{get, post};
 use crate::running::{Running, options};
 use mainstay_server::{Role, Rooms, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
@@ -11,9 +12,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct House {
-    server: Running,
+    _server: Running,
     rooms: Rooms,
-    admin: String,
+    admin: Asking,
 }
 
 impl House {
@@ -21,27 +22,12 @@ impl House {
         let store = equipped(place.options()).open().await.unwrap();
         let rooms = Rooms::open(&store).await.unwrap();
         let server = Running::start_with(options(), rooms.clone()).await;
-        let admin = server.token(Role::Admin).await;
-        Self { server, rooms, admin }
-    }
-
-    async fn ask(&self, request: Request) -> (u16, Value) {
-        let answer = request.token(&self.admin).send(self.server.address).await;
-        (answer.status, answer.json())
-    }
-
-    async fn good(&self, request: Request) -> Value {
-        let (status, body) = self.ask(request).await;
-        assert_eq!(status, 200, "{body}");
-        body
-    }
-
-    async fn post(&self, path: &str, body: Value) -> Value {
-        self.good(post(path, &body.to_string())).await
+        let admin = Asking::new(&server, Role::Admin).await;
+        Self { _server: server, rooms, admin }
     }
 
     async fn refused(&self, path: &str, body: Value) -> (u16, Value) {
-        let (status, problem) = self.ask(post(path, &body.to_string())).await;
+        let (status, problem) = self.admin.ask(post(path, &body.to_string())).await;
         assert!(status >= 400, "{problem}");
         (status, problem)
     }
@@ -58,23 +44,23 @@ fn submission(order: &str) -> Value {
 fn an_operation_is_begun_completed_and_found_over_http() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
-        let begun = house.post("/v1/intents", submission("ord 1/a")).await;
+        let begun = house.admin.post("/v1/intents", submission("ord 1/a")).await;
         let key = begun["intentKey"].as_str().unwrap();
         assert!(key.starts_with("OrderSubmission:Order:ord 1/a:"), "{begun}");
         assert_eq!(begun["isDuplicate"], false);
         let path = key.replace(' ', "%20").replace('/', "%2F");
-        let seen = house.good(get(&format!("/admin/intents/{path}"))).await;
+        let seen = house.admin.get(&format!("/admin/intents/{path}")).await;
         assert_eq!((&seen["status"], &seen["metadata"]), (&json!("pending"), &json!({ "total": 7 })));
         assert_eq!(seen["onTimeout"], json!({ "policy": "abandon" }));
-        let orphans = house.good(get("/v1/intents/orphans?operationType=OrderSubmission")).await;
+        let orphans = house.admin.get("/v1/intents/orphans?operationType=OrderSubmission").await;
         assert_eq!(orphans["intents"][0]["intentKey"], begun["intentKey"]);
         assert!(orphans["intents"][0]["timeSinceIntent"].as_i64().unwrap() >= 0);
 
         let complete = format!("/v1/intents/{path}/complete");
         let done = json!({ "status": "success", "result": { "charge": "ch-1" } });
-        let ended = house.post(&complete, done.clone()).await;
+        let ended = house.admin.post(&complete, done.clone()).await;
         assert_eq!((&ended["status"], &ended["isDuplicate"]), (&json!("completed"), &json!(false)));
-        let again = house.post(&complete, done).await;
+        let again = house.admin.post(&complete, done).await;
         assert_eq!(
             (&again["isDuplicate"], &again["completionEventId"]),
             (&json!(true), &ended["completionEventId"])
@@ -84,8 +70,8 @@ fn an_operation_is_begun_completed_and_found_over_http() {
             (status, &late["code"], &late["currentStatus"]),
             (409, &json!("INTENT_ALREADY_ENDED"), &json!("completed"))
         );
-        assert_eq!(house.good(get("/v1/intents/orphans")).await, json!({ "intents": [] }));
-        let types: Vec<Value> = house.good(get("/v1/events")).await["events"]
+        assert_eq!(house.admin.get("/v1/intents/orphans").await, json!({ "intents": [] }));
+        let types: Vec<Value> = house.admin.get("/v1/events").await["events"]
             .as_array()
             .unwrap()
             .iter()
@@ -106,21 +92,12 @@ fn b_182_time_is_up_and_a_handler_is_called_without_any_rust() {
         asked["onTimeout"] = json!("retry");
         asked["handler"] = json!("resubmit");
         asked["maxRetries"] = json!(2);
-        let begun = house.post("/v1/intents", asked).await;
+        let begun = house.admin.post("/v1/intents", asked).await;
         let path = format!("/admin/intents/{}", begun["intentKey"].as_str().unwrap());
-        let abandoned = async {
-            loop {
-                let seen = house.good(get(&path)).await;
-                if seen["status"] == "abandoned" {
-                    return seen;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let seen = tokio::time::timeout(PATIENCE, abandoned).await.unwrap();
+        let seen = house.admin.until(&path, |seen| seen["status"] == "abandoned").await;
         assert_eq!((&seen["timeouts"], &seen["error"]), (&json!(2), &json!("timeout")));
         // The handler's calls wait for whoever pulls them.
-        let pending = house.good(get("/v1/pools/retrier")).await;
+        let pending = house.admin.get("/v1/pools/retrier").await;
         assert_eq!(pending["pending"], 2, "{pending}");
         engine.stop(PATIENCE).await.unwrap();
     });
@@ -134,9 +111,10 @@ fn intents_are_listed_page_by_page_and_abandoned_by_operators() {
             let mut asked = submission(&number.to_string());
             asked["startedAt"] = json!(1_000 + number);
             asked["correlationId"] = json!(format!("corr-{}", number % 2));
-            house.post("/v1/intents", asked).await;
+            house.admin.post("/v1/intents", asked).await;
         }
         let abandoned = house
+            .admin
             .post("/admin/intents/OrderSubmission:Order:3:1003/abandon", json!({ "reason": "a mistake" }))
             .await;
         assert_eq!(abandoned["status"], "abandoned");
@@ -144,22 +122,22 @@ fn intents_are_listed_page_by_page_and_abandoned_by_operators() {
             let intents = page["intents"].as_array().unwrap();
             intents.iter().map(|intent| intent["streamId"].as_str().unwrap().to_owned()).collect()
         };
-        let first = house.good(get("/admin/intents?limit=2")).await;
+        let first = house.admin.get("/admin/intents?limit=2").await;
         assert_eq!(streams(&first), ["4", "3"]);
         let next = first["next"].as_str().unwrap().replace(':', "%3A");
         assert_eq!(
-            streams(&house.good(get(&format!("/admin/intents?limit=2&cursor={next}"))).await),
+            streams(&house.admin.get(&format!("/admin/intents?limit=2&cursor={next}")).await),
             ["2", "1"]
         );
-        assert_eq!(streams(&house.good(get("/admin/intents?status=abandoned")).await), ["3"]);
+        assert_eq!(streams(&house.admin.get("/admin/intents?status=abandoned").await), ["3"]);
         assert_eq!(
-            streams(&house.good(get("/admin/intents?status=pending&correlationId=corr-1")).await),
+            streams(&house.admin.get("/admin/intents?status=pending&correlationId=corr-1").await),
             ["1"]
         );
-        assert_eq!(streams(&house.good(get("/v1/intents/orphans?limit=3")).await), ["0", "1", "2"]);
-        let old = house.good(get("/v1/intents/orphans?olderThanMs=18446744073709551615")).await;
+        assert_eq!(streams(&house.admin.get("/v1/intents/orphans?limit=3").await), ["0", "1", "2"]);
+        let old = house.admin.get("/v1/intents/orphans?olderThanMs=18446744073709551615").await;
         assert!(streams(&old).is_empty());
-        let again = house.post("/v1/intents", {
+        let again = house.admin.post("/v1/intents", {
             let mut asked = submission("2");
             asked["startedAt"] = json!(1_002);
             asked
@@ -194,7 +172,7 @@ fn what_cannot_be_an_intent_is_refused_with_a_reason() {
             assert!(is_right, "{asked}: {got} {problem}");
         }
         for unknown in ["x", "OrderSubmission:Order:1:1"] {
-            let (status, problem) = house.ask(get(&format!("/admin/intents/{unknown}"))).await;
+            let (status, problem) = house.admin.ask(get(&format!("/admin/intents/{unknown}"))).await;
             assert_eq!((status, &problem["code"]), (404, &json!("INTENT_NOT_FOUND")), "{problem}");
             let body = json!({ "status": "success" });
             let (status, _) = house.refused(&format!("/v1/intents/{unknown}/complete"), body).await;
@@ -206,9 +184,9 @@ fn what_cannot_be_an_intent_is_refused_with_a_reason() {
             "/admin/intents/%00",
             "/v1/intents/orphans?limit=0",
         ] {
-            let (status, problem) = house.ask(get(path)).await;
+            let (status, problem) = house.admin.ask(get(path)).await;
             assert_eq!(status, 400, "{path}: {problem}");
         }
-        assert_eq!(house.good(get("/v1/events")).await["head"], 0);
+        assert_eq!(house.admin.get("/v1/events").await["head"], 0);
     });
 }

@@ -4,6 +4,7 @@
 
 mod access;
 mod admin_work;
+mod asking;
 mod audit;
 mod client;
 mod commands;

@@ -1,5 +1,6 @@
 //! Read models over HTTP: how they are doing, replays, what they could not take, and what belongs together.
 
+use crate::asking::Asking;
 use crate::client::{Request, get, post, request};
 use crate::running::{Running, options};
 use mainstay_events::{Event, NewEvent};
@@ -47,7 +48,7 @@ struct House {
     rooms: Rooms,
     engine: Engine,
     projecting: Projecting,
-    admin: String,
+    admin: Asking,
 }
 
 impl House {
@@ -60,7 +61,7 @@ impl House {
         let rooms = Rooms::open_with(&store, commands(), registry, |_| Functions::new()).await.unwrap();
         let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
         let server = Running::start_with(options(), rooms.clone()).await;
-        let admin = server.token(Role::Admin).await;
+        let admin = Asking::new(&server, Role::Admin).await;
         Self { server, rooms, engine, projecting, admin }
     }
 
@@ -73,42 +74,6 @@ impl House {
             self.rooms.projections.wait_for(projection, last, PATIENCE).await.unwrap();
         }
         last
-    }
-
-    async fn ask(&self, request: Request) -> (u16, Value) {
-        let answer = request.token(&self.admin).send(self.server.address).await;
-        (answer.status, answer.json())
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask(get(path)).await;
-        assert_eq!(status, 200, "{path}: {body}");
-        body
-    }
-
-    async fn post(&self, path: &str, body: Value) -> Value {
-        let (status, body) = self.ask(post(path, &body.to_string())).await;
-        assert_eq!(status, 200, "{path}: {body}");
-        body
-    }
-
-    async fn refusal(&self, request: Request) -> (u16, String) {
-        let (status, body) = self.ask(request).await;
-        (status, body["code"].as_str().unwrap_or_default().to_owned())
-    }
-
-    /// Asks until it says so.
-    async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let asking = async {
-            loop {
-                let body = self.get(path).await;
-                if is_so(&body) {
-                    return body;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path}"))
     }
 
     async fn close(self) {
@@ -126,28 +91,29 @@ fn read_models_are_looked_at_paused_and_moved() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         house.submit("corr-1", &["OrderSubmitted", "OrderConfirmed"]).await;
-        let all = house.get("/admin/projections").await;
+        let all = house.admin.get("/admin/projections").await;
         let names: Vec<_> =
             all["projections"].as_array().unwrap().iter().map(|one| one["projection"].clone()).collect();
         assert_eq!(names, ["orders", "poisoned", "strict"]);
-        let orders = house.get("/admin/projections/orders").await;
+        let orders = house.admin.get("/admin/projections/orders").await;
         assert_eq!(
             (&orders["status"], &orders["lag"], &orders["category"]),
             (&json!("active"), &json!(0), &json!("view"))
         );
-        assert_eq!(house.post("/admin/projections/orders/pause", json!({})).await["status"], "paused");
-        let twice = house.refusal(post("/admin/projections/orders/pause", "{}")).await;
+        assert_eq!(house.admin.post("/admin/projections/orders/pause", json!({})).await["status"], "paused");
+        let twice = house.admin.refusal(post("/admin/projections/orders/pause", "{}")).await;
         assert_eq!(twice, (409, "PROJECTION_STATUS_CONFLICT".to_owned()));
-        let moved = house.ask(put("/admin/checkpoints/orders/0", &json!({ "position": 1 }))).await;
+        let moved = house.admin.ask(put("/admin/checkpoints/orders/0", &json!({ "position": 1 }))).await;
         assert_eq!(moved.1["checkpoints"][0]["lastGlobalPosition"], 1, "{moved:?}");
-        let beyond = house.refusal(put("/admin/checkpoints/orders/0", &json!({ "position": 99 }))).await;
+        let beyond =
+            house.admin.refusal(put("/admin/checkpoints/orders/0", &json!({ "position": 99 }))).await;
         assert_eq!(beyond, (422, "CHECKPOINT_BEYOND_HEAD".to_owned()));
-        assert_eq!(house.post("/admin/projections/orders/resume", json!({})).await["status"], "active");
-        house.until("/admin/projections/orders", |orders| orders["lag"] == 0).await;
-        assert_eq!(house.get("/admin/checkpoints").await["checkpoints"].as_array().unwrap().len(), 3);
+        assert_eq!(house.admin.post("/admin/projections/orders/resume", json!({})).await["status"], "active");
+        house.admin.until("/admin/projections/orders", |orders| orders["lag"] == 0).await;
+        assert_eq!(house.admin.get("/admin/checkpoints").await["checkpoints"].as_array().unwrap().len(), 3);
         for path in ["/admin/projections/none", "/admin/projections/none/pause"] {
             let asked = if path.ends_with("pause") { post(path, "{}") } else { get(path) };
-            assert_eq!(house.refusal(asked).await, (404, "UNKNOWN_PROJECTION".to_owned()));
+            assert_eq!(house.admin.refusal(asked).await, (404, "UNKNOWN_PROJECTION".to_owned()));
         }
         house.close().await;
     });
@@ -158,19 +124,20 @@ fn b_204_b_208_b_212_read_models_are_filled_anew_by_operators_alone() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         house.submit("corr-1", &["OrderSubmitted"; 5]).await;
-        let begun = house.post("/admin/projections/orders/replays", json!({ "chunkSize": 2 })).await;
+        let begun = house.admin.post("/admin/projections/orders/replays", json!({ "chunkSize": 2 })).await;
         assert_eq!(begun["totalEvents"], 5);
         let path = format!("/admin/replays/{}", begun["replayId"].as_str().unwrap());
-        let done = house.until(&path, |replay| replay["status"] == "completed").await;
+        let done = house.admin.until(&path, |replay| replay["status"] == "completed").await;
         assert_eq!((&done["eventsProcessed"], &done["percentComplete"]), (&json!(5), &json!(100.0)));
-        assert_eq!(house.get("/admin/replays").await["replays"], json!([]));
-        let cancelled = house.refusal(post(&format!("{path}/cancel"), "{}")).await;
+        assert_eq!(house.admin.get("/admin/replays").await["replays"], json!([]));
+        let cancelled = house.admin.refusal(post(&format!("{path}/cancel"), "{}")).await;
         assert_eq!(cancelled, (409, "REPLAY_NOT_RUNNING".to_owned()));
-        let missing = house.refusal(get("/admin/replays/replay_9")).await;
+        let missing = house.admin.refusal(get("/admin/replays/replay_9")).await;
         assert_eq!(missing, (404, "REPLAY_NOT_FOUND".to_owned()));
-        let empty = house.refusal(post("/admin/projections/orders/replays", r#"{"chunkSize":0}"#)).await;
+        let empty =
+            house.admin.refusal(post("/admin/projections/orders/replays", r#"{"chunkSize":0}"#)).await;
         assert_eq!(empty, (400, "FLOW_INVALID".to_owned()));
-        let all = house.post("/admin/replays", json!({})).await;
+        let all = house.admin.post("/admin/replays", json!({})).await;
         let codes: Vec<_> =
             all["replays"].as_array().unwrap().iter().map(|one| one["code"].clone()).collect();
         assert_eq!(codes[1..], ["PROJECTION_NOT_REBUILDABLE", "PROJECTION_NOT_REBUILDABLE"], "{all}");
@@ -187,7 +154,7 @@ fn b_224_b_232_a_rebuild_is_triggered_followed_and_cancelled_and_each_leaves_one
         let house = House::open(&place).await;
         house.submit("corr-1", &["OrderSubmitted", "OrderSpoiled"]).await;
         // Nothing of it is carried out meanwhile.
-        house.post("/admin/pools/eventReplayPool/pause", json!({})).await;
+        house.admin.post("/admin/pools/eventReplayPool/pause", json!({})).await;
         let entries = async |action: &str| {
             let all = Filter { after: Some(0), ..Filter::default() };
             let all = Audit::new(house.server.store.clone()).list(all, 1_000).await.unwrap();
@@ -198,39 +165,39 @@ fn b_224_b_232_a_rebuild_is_triggered_followed_and_cancelled_and_each_leaves_one
         // An entry that cannot be written keeps the rebuild from being triggered.
         let hide = async |tx: Tx| tx.execute("ALTER TABLE mainstay_audit RENAME TO hidden", &[]).await;
         house.server.store.transact(hide).await.unwrap();
-        assert_eq!(house.ask(post(path, "{}")).await.0, 500);
+        assert_eq!(house.admin.ask(post(path, "{}")).await.0, 500);
         let show = async |tx: Tx| tx.execute("ALTER TABLE hidden RENAME TO mainstay_audit", &[]).await;
         house.server.store.transact(show).await.unwrap();
-        assert_eq!(house.get("/admin/replays").await["replays"], json!([]));
+        assert_eq!(house.admin.get("/admin/replays").await["replays"], json!([]));
         assert!(entries(trigger).await.is_empty());
 
-        let begun = house.post(path, json!({ "chunkSize": 1 })).await;
+        let begun = house.admin.post(path, json!({ "chunkSize": 1 })).await;
         let id = begun["replayId"].as_str().unwrap();
         let written = entries(trigger).await;
         assert_eq!((written.len(), written[0].outcome), (1, Outcome::Done), "{written:?}");
-        assert!(house.admin.contains(&written[0].user_id) && written[0].timestamp > 0);
+        assert!(house.admin.token.contains(&written[0].user_id) && written[0].timestamp > 0);
         assert_eq!(written[0].args, json!({"path": path, "body": {"chunkSize": 1}}));
-        let listed = house.get("/admin/replays").await;
+        let listed = house.admin.get("/admin/replays").await;
         assert_eq!(
             (listed["replays"].as_array().unwrap().len(), &listed["replays"][0]["replayId"]),
             (1, &json!(id))
         );
         let replay = format!("/admin/replays/{id}");
-        let status = house.get(&replay).await;
+        let status = house.admin.get(&replay).await;
         assert_eq!((&status["status"], &status["totalEvents"]), (&json!("running"), &json!(2)), "{status}");
-        house.post(&format!("{replay}/cancel"), json!({})).await;
-        assert_eq!(house.get(&replay).await["status"], "cancelled");
-        assert_eq!(house.get("/admin/replays").await["replays"], json!([]));
+        house.admin.post(&format!("{replay}/cancel"), json!({})).await;
+        assert_eq!(house.admin.get(&replay).await["status"], "cancelled");
+        assert_eq!(house.admin.get("/admin/replays").await["replays"], json!([]));
         assert_eq!(entries("POST /admin/replays/{replayId}/cancel").await.len(), 1);
 
-        let letters = house.get("/admin/dead-letters?kind=projection&status=pending").await;
+        let letters = house.admin.get("/admin/dead-letters?kind=projection&status=pending").await;
         let letter = format!("/admin/dead-letters/{}", letters["letters"][0]["letterId"].as_str().unwrap());
-        house.post(&format!("{letter}/ignore"), json!({})).await;
-        assert_eq!(house.get(&letter).await["status"], "ignored");
-        let trace = house.get("/admin/traces/corr-1").await;
+        house.admin.post(&format!("{letter}/ignore"), json!({})).await;
+        assert_eq!(house.admin.get(&letter).await["status"], "ignored");
+        let trace = house.admin.get("/admin/traces/corr-1").await;
         assert_eq!(trace["events"].as_array().unwrap().len(), 2, "{trace}");
-        assert_eq!(house.get("/admin/system").await["projections"]["activeRebuilds"], json!([]));
-        assert_eq!(house.get("/admin/runs/work_unknown").await, json!({ "found": false }));
+        assert_eq!(house.admin.get("/admin/system").await["projections"]["activeRebuilds"], json!([]));
+        assert_eq!(house.admin.get("/admin/runs/work_unknown").await, json!({ "found": false }));
         house.close().await;
     });
 }
@@ -240,53 +207,63 @@ fn what_read_models_could_not_take_is_listed_tried_again_and_left() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         house.submit("corr-1", &["OrderSpoiled", "OrderSpoiled", "OrderSubmitted"]).await;
-        let poison = house.get("/admin/poison-events?projection=poisoned&limit=1").await;
+        let poison = house.admin.get("/admin/poison-events?projection=poisoned&limit=1").await;
         assert_eq!(poison["poisonEvents"].as_array().unwrap().len(), 1);
         let next = format!("/admin/poison-events?limit=1&cursor={}", poison["next"].as_str().unwrap());
-        let second = house.get(&next).await;
+        let second = house.admin.get(&next).await;
         assert_eq!(second["poisonEvents"][0]["position"], 2);
-        assert_eq!(house.get("/admin/poison-events/stats").await["byProjection"], json!({ "poisoned": 2 }));
+        assert_eq!(
+            house.admin.get("/admin/poison-events/stats").await["byProjection"],
+            json!({ "poisoned": 2 })
+        );
         let event_id = poison["poisonEvents"][0]["eventId"].as_str().unwrap();
-        let again =
-            house.post(&format!("/admin/poison-events/poisoned/{event_id}/unquarantine"), json!({})).await;
+        let again = house
+            .admin
+            .post(&format!("/admin/poison-events/poisoned/{event_id}/unquarantine"), json!({}))
+            .await;
         assert!(again["workId"].is_string());
-        house.until("/admin/poison-events/stats", |stats| stats["total"] == 2).await;
-        house.post(&format!("/admin/poison-events/poisoned/{event_id}/ignore"), json!({})).await;
-        assert_eq!(house.get("/admin/poison-events/stats").await["total"], 1);
+        house.admin.until("/admin/poison-events/stats", |stats| stats["total"] == 2).await;
+        house.admin.post(&format!("/admin/poison-events/poisoned/{event_id}/ignore"), json!({})).await;
+        assert_eq!(house.admin.get("/admin/poison-events/stats").await["total"], 1);
 
-        let letters = house.get("/admin/projection-letters?projection=strict&status=pending").await;
+        let letters = house.admin.get("/admin/projection-letters?projection=strict&status=pending").await;
         assert_eq!(letters["letters"].as_array().unwrap().len(), 2);
-        let stats = house.get("/admin/projection-letters/stats").await;
+        let stats = house.admin.get("/admin/projection-letters/stats").await;
         assert_eq!(stats["byProjectionAndStatus"], json!({ "strict:pending": 2 }));
         let letter = format!(
             "/admin/projection-letters/strict/{}",
             letters["letters"][0]["eventId"].as_str().unwrap()
         );
-        assert!(house.post(&format!("{letter}/retry"), json!({})).await["workId"].is_string());
-        house.until(&letter, |letter| letter["status"] == "pending" && letter["retryCount"] == 1).await;
-        assert_eq!(house.post("/admin/projection-letters/retry", json!({ "limit": 1 })).await["count"], 1);
+        assert!(house.admin.post(&format!("{letter}/retry"), json!({})).await["workId"].is_string());
+        house.admin.until(&letter, |letter| letter["status"] == "pending" && letter["retryCount"] == 1).await;
+        assert_eq!(
+            house.admin.post("/admin/projection-letters/retry", json!({ "limit": 1 })).await["count"],
+            1
+        );
         house
+            .admin
             .until("/admin/projection-letters/stats", |stats| {
                 stats["byProjectionAndStatus"]["strict:pending"] == 2
             })
             .await;
-        assert_eq!(house.post(&format!("{letter}/ignore"), json!({})).await["count"], 1);
+        assert_eq!(house.admin.post(&format!("{letter}/ignore"), json!({})).await["count"], 1);
         let ignored = json!({ "projection": "strict", "status": "ignored" });
-        assert_eq!(house.post("/admin/projection-letters/retry", ignored).await["count"], 1);
-        house.until(&letter, |letter| letter["status"] == "pending").await;
-        assert_eq!(house.post(&format!("{letter}/ignore"), json!({})).await["count"], 1);
+        assert_eq!(house.admin.post("/admin/projection-letters/retry", ignored).await["count"], 1);
+        house.admin.until(&letter, |letter| letter["status"] == "pending").await;
+        assert_eq!(house.admin.post(&format!("{letter}/ignore"), json!({})).await["count"], 1);
         let resolved =
-            house.refusal(post("/admin/projection-letters/retry", r#"{"status":"resolved"}"#)).await;
+            house.admin.refusal(post("/admin/projection-letters/retry", r#"{"status":"resolved"}"#)).await;
         assert_eq!(resolved, (400, "FLOW_INVALID".to_owned()));
-        let left = house.post("/admin/projection-letters/ignore", json!({ "projection": "strict" })).await;
+        let left =
+            house.admin.post("/admin/projection-letters/ignore", json!({ "projection": "strict" })).await;
         assert_eq!(left["count"], 1);
         assert_eq!(
-            house.post("/admin/projection-letters/purge", json!({ "olderThanDays": 7 })).await["count"],
+            house.admin.post("/admin/projection-letters/purge", json!({ "olderThanDays": 7 })).await["count"],
             0
         );
-        let missing = house.refusal(get("/admin/projection-letters/strict/evt_9")).await;
+        let missing = house.admin.refusal(get("/admin/projection-letters/strict/evt_9")).await;
         assert_eq!(missing, (404, "PROJECTION_LETTER_NOT_FOUND".to_owned()));
-        let bad = house.refusal(get("/admin/projection-letters?cursor=x")).await;
+        let bad = house.admin.refusal(get("/admin/projection-letters?cursor=x")).await;
         assert_eq!(bad.0, 400);
         house.close().await;
     });
@@ -297,27 +274,27 @@ fn b_216_b_220_b_221_a_letter_is_looked_into_run_and_seen_to_by_hand() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         house.submit("corr-1", &["OrderSpoiled"]).await;
-        let listed = house.get("/admin/projection-letters").await;
+        let listed = house.admin.get("/admin/projection-letters").await;
         assert_eq!(listed["letters"][0]["payload"], 1, "{listed}");
         let event_id = listed["letters"][0]["eventId"].as_str().unwrap();
         let letter = format!("/admin/projection-letters/strict/{event_id}");
-        assert_eq!(house.get(&letter).await["payload"], 1);
-        let taken = house.post(&format!("{letter}/prepare"), json!({})).await;
+        assert_eq!(house.admin.get(&letter).await["payload"], 1);
+        let taken = house.admin.post(&format!("{letter}/prepare"), json!({})).await;
         assert_eq!((&taken["status"], &taken["payload"]), (&json!("retrying"), &json!(1)));
-        let twice = house.refusal(post(&format!("{letter}/run"), "{}")).await;
+        let twice = house.admin.refusal(post(&format!("{letter}/run"), "{}")).await;
         assert_eq!(twice, (409, "PROJECTION_LETTER_NOT_PENDING".to_owned()));
         let complete = |error: Option<&str>| json!({ "runId": taken["retryRunId"], "error": error });
         let empty = post("/admin/projection-letters/complete", &complete(Some("")).to_string());
-        assert_eq!(house.refusal(empty).await, (400, "FLOW_INVALID".to_owned()));
-        let ended = house.post("/admin/projection-letters/complete", complete(Some("not yet"))).await;
+        assert_eq!(house.admin.refusal(empty).await, (400, "FLOW_INVALID".to_owned()));
+        let ended = house.admin.post("/admin/projection-letters/complete", complete(Some("not yet"))).await;
         assert_eq!(ended["count"], 1);
-        assert_eq!(house.get(&letter).await["lastError"], "not yet");
-        let unknown = house.post("/admin/projection-letters/complete", complete(None)).await;
+        assert_eq!(house.admin.get(&letter).await["lastError"], "not yet");
+        let unknown = house.admin.post("/admin/projection-letters/complete", complete(None)).await;
         assert_eq!(unknown["count"], 0);
-        let nobody = house.refusal(post(&format!("{letter}/run"), r#"{"action":"nobody"}"#)).await;
+        let nobody = house.admin.refusal(post(&format!("{letter}/run"), r#"{"action":"nobody"}"#)).await;
         assert_eq!(nobody.0, 422, "{nobody:?}");
-        let run = house.post(&format!("{letter}/run"), json!({})).await;
-        let running = house.get(&letter).await;
+        let run = house.admin.post(&format!("{letter}/run"), json!({})).await;
+        let running = house.admin.get(&letter).await;
         assert_eq!((&running["status"], &running["retryRunId"]), (&json!("retrying"), &run["runId"]));
         let reader = house.server.token(Role::Reader).await;
         for path in [format!("{letter}/prepare"), format!("{letter}/run")] {
@@ -333,7 +310,7 @@ fn b_225_b_226_b_227_what_belongs_together_is_followed_from_the_command_to_the_r
         let house = House::open(&place).await;
         house.submit("corr-123", &["OrderSubmitted", "OrderConfirmed", "OrderSpoiled"]).await;
         house.submit("other", &["OrderSubmitted"]).await;
-        let trace = house.get("/admin/traces/corr-123").await;
+        let trace = house.admin.get("/admin/traces/corr-123").await;
         assert_eq!(trace["correlationId"], "corr-123");
         assert_eq!(
             (&trace["command"]["commandType"], &trace["command"]["status"]),
@@ -363,7 +340,7 @@ fn b_225_b_226_b_227_what_belongs_together_is_followed_from_the_command_to_the_r
         assert_eq!(letters, ["poisoned quarantined", "strict pending"]);
         assert!(trace["deadLetters"][0]["error"].as_str().unwrap().contains("spoiled"));
         assert_eq!(trace["sagas"], json!([]));
-        let nothing = house.get("/admin/traces/unknown").await;
+        let nothing = house.admin.get("/admin/traces/unknown").await;
         assert_eq!((&nothing["command"], &nothing["events"]), (&Value::Null, &json!([])));
         house.close().await;
     });

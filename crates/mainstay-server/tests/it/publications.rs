@@ -1,6 +1,7 @@
 //! Publications over HTTP: publishing, looking, and what is done about those that did not come.
 
-use crate::client::{Request, get, post};
+use crate::asking::Asking;
+use crate::client::{get, post};
 use crate::running::{Running, options};
 use mainstay_events::{Append, NewEvent};
 use mainstay_flows::commands::Commands;
@@ -12,15 +13,12 @@ use mainstay_work::{Engine, Failure, Functions};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 struct House {
     server: Running,
     rooms: Rooms,
     _engine: Engine,
-    admin: String,
+    admin: Asking,
     /// Whether analytics takes events.
     is_well: Arc<AtomicBool>,
 }
@@ -43,7 +41,7 @@ impl House {
         let rooms = rooms.unwrap();
         let engine = rooms.work.start().await.unwrap();
         let server = Running::start_with(options(), rooms.clone()).await;
-        let admin = server.token(Role::Admin).await;
+        let admin = Asking::new(&server, Role::Admin).await;
         Self { server, rooms, _engine: engine, admin, is_well }
     }
 
@@ -53,46 +51,13 @@ impl House {
         appended.events[0].event_id.clone()
     }
 
-    async fn ask(&self, request: Request) -> (u16, Value) {
-        let answer = request.token(&self.admin).send(self.server.address).await;
-        (answer.status, answer.json())
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask(get(path)).await;
-        assert_eq!(status, 200, "{path}: {body}");
-        body
-    }
-
-    async fn post(&self, path: &str, body: Value) -> Value {
-        let (status, body) = self.ask(post(path, &body.to_string())).await;
-        assert_eq!(status, 200, "{path}: {body}");
-        body
-    }
-
-    async fn refusal(&self, request: Request) -> (u16, String) {
-        let (status, body) = self.ask(request).await;
-        (status, body["code"].as_str().unwrap_or_default().to_owned())
-    }
-
     /// Waits until the publications of an event stand so, in the order of their targets.
     async fn until(&self, event_id: &str, statuses: &[&str]) -> Value {
-        let asking = async {
-            loop {
-                let body = self.get(&format!("/v1/publications/{event_id}")).await;
-                let found: Vec<_> = body["publications"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(|one| one["status"].clone())
-                    .collect();
-                if found == statuses {
-                    return body;
-                }
-                tokio::task::yield_now().await;
-            }
+        let stand_so = |body: &Value| {
+            let publications = body["publications"].as_array().unwrap();
+            publications.iter().map(|one| &one["status"]).eq(statuses)
         };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{event_id}: {statuses:?}"))
+        self.admin.until(&format!("/v1/publications/{event_id}"), stand_so).await
     }
 }
 
@@ -105,7 +70,7 @@ fn b_273_an_event_is_published_once_and_its_publications_are_looked_at() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         let id = house.event().await;
-        let published = house.post("/v1/publications", both(&id)).await;
+        let published = house.admin.post("/v1/publications", both(&id)).await;
         let is_new = |one: &Value| one["isDuplicate"] == false;
         assert!(published["publications"].as_array().unwrap().iter().all(is_new), "{published}");
         let found = house.until(&id, &["failed", "delivered"]).await;
@@ -116,16 +81,16 @@ fn b_273_an_event_is_published_once_and_its_publications_are_looked_at() {
         );
         assert_eq!(analytics["error"], "permanentServiceError: no");
         assert_eq!((&inventory["eventId"], &inventory["error"]), (&json!(id), &Value::Null));
-        let again = house.post("/v1/publications", both(&id)).await;
+        let again = house.admin.post("/v1/publications", both(&id)).await;
         assert_eq!(again["publications"][0]["isDuplicate"], true);
 
-        let all = house.get("/admin/publications?limit=1").await;
+        let all = house.admin.get("/admin/publications?limit=1").await;
         let next = all["next"].as_str().unwrap();
-        let rest = house.get(&format!("/admin/publications?limit=5&cursor={next}")).await;
+        let rest = house.admin.get(&format!("/admin/publications?limit=5&cursor={next}")).await;
         assert_eq!((rest["publications"].as_array().unwrap().len(), &rest["next"]), (1, &Value::Null));
-        let failed = house.get("/admin/publications?target=analytics&status=failed").await;
+        let failed = house.admin.get("/admin/publications?target=analytics&status=failed").await;
         assert_eq!(failed["publications"].as_array().unwrap().len(), 1);
-        let dead = house.get("/admin/publications?status=dead_letter").await;
+        let dead = house.admin.get("/admin/publications?status=dead_letter").await;
         assert_eq!(dead["publications"], json!([]));
     });
 }
@@ -137,29 +102,34 @@ fn letters_are_listed_counted_retried_and_ignored() {
         let mut ids = Vec::new();
         for _ in 0..3 {
             let id = house.event().await;
-            house.post("/v1/publications", both(&id)).await;
+            house.admin.post("/v1/publications", both(&id)).await;
             house.until(&id, &["failed", "delivered"]).await;
             ids.push(id);
         }
-        let letters = house.get("/admin/publications/letters?target=analytics&correlationId=corr-1").await;
+        let letters =
+            house.admin.get("/admin/publications/letters?target=analytics&correlationId=corr-1").await;
         assert_eq!(letters["letters"].as_array().unwrap().len(), 3);
         assert_eq!(letters["letters"][0]["event"]["data"], json!({ "orderId": "ord-1" }));
-        let stats = house.get("/admin/publications/letters/stats").await;
+        let stats = house.admin.get("/admin/publications/letters/stats").await;
         assert_eq!(stats["byTargetAndStatus"], json!({ "analytics:pending": 3, "inventory:pending": 0 }));
 
         let letter = |id: &str, what: &str| format!("/admin/publications/letters/analytics/{id}{what}");
-        house.post(&letter(&ids[0], "/ignore"), json!({})).await;
-        let ignored = house.refusal(post(&letter(&ids[0], "/ignore"), "{}")).await;
+        house.admin.post(&letter(&ids[0], "/ignore"), json!({})).await;
+        let left = house.until(&ids[0], &["failed", "delivered"]).await;
+        assert_eq!(left["publications"][0]["letter"], "ignored");
+        assert_eq!(left["publications"][1]["letter"], Value::Null, "{left}");
+        let ignored = house.admin.refusal(post(&letter(&ids[0], "/ignore"), "{}")).await;
         assert_eq!(ignored, (409, "PUBLICATION_LETTER_NOT_PENDING".to_owned()));
         house.is_well.store(true, Ordering::SeqCst);
-        let retried = house.post(&letter(&ids[1], "/retry"), json!({})).await;
+        let retried = house.admin.post(&letter(&ids[1], "/retry"), json!({})).await;
         assert!(retried["workId"].as_str().unwrap().starts_with("work_"));
         house.until(&ids[1], &["delivered", "delivered"]).await;
-        assert_eq!(house.get(&letter(&ids[1], "")).await["status"], "retried");
-        let many = house.post("/admin/publications/letters/retry", json!({ "target": "analytics" })).await;
+        assert_eq!(house.admin.get(&letter(&ids[1], "")).await["status"], "retried");
+        let many =
+            house.admin.post("/admin/publications/letters/retry", json!({ "target": "analytics" })).await;
         assert_eq!(many["count"], 1);
         house.until(&ids[2], &["delivered", "delivered"]).await;
-        let none = house.post("/admin/publications/letters/ignore", json!({})).await;
+        let none = house.admin.post("/admin/publications/letters/ignore", json!({})).await;
         assert_eq!(none["count"], 0);
     });
 }
@@ -183,7 +153,7 @@ fn what_cannot_be_published_is_refused_with_its_code() {
             (get("/admin/publications/letters/analytics/unknown"), 404, "PUBLICATION_LETTER_NOT_FOUND"),
             (post("/admin/publications/letters/nowhere/x/retry", "{}"), 422, "UNKNOWN_TARGET"),
         ] {
-            assert_eq!(house.refusal(request).await, (status, code.to_owned()));
+            assert_eq!(house.admin.refusal(request).await, (status, code.to_owned()));
         }
         let reader = house.server.token(Role::Reader).await;
         let read = publish(&id, "inventory").token(&reader).send(house.server.address).await;
