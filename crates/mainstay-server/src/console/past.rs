@@ -52,13 +52,13 @@ impl Past {
         self.moments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time until the next look.
-    async fn rest(&self) {
-        tokio::time::sleep(EVERY_AT_FIRST).await;
+    /// The time until the next look: as long as usual, or only until somebody watches while there is little to see.
+    async fn rest(&self, at_first: Duration, usual: Duration) {
+        tokio::time::sleep(at_first).await;
         let is_young = self.moments().len() < FIRST;
         let watched = async { if is_young { self.shown.notified().await } else { pending().await } };
         // Whether anybody watches or not, it is looked again.
-        let _ = tokio::time::timeout(EVERY - EVERY_AT_FIRST, watched).await;
+        let _ = tokio::time::timeout(usual.saturating_sub(at_first), watched).await;
     }
 
     fn add(&self, moment: Moment) {
@@ -81,7 +81,7 @@ pub(crate) async fn remember(app: &App) {
         if let Some(moment) = look(app).await {
             app.past().add(moment);
         }
-        app.past().rest().await;
+        app.past().rest(EVERY_AT_FIRST, EVERY).await;
     }
 }
 
@@ -115,5 +115,21 @@ mod tests {
         assert_eq!((moments.len(), moments[0].at_ms), (MOST, 940));
         past.add(Moment { at_ms: 5, ..Moment::default() });
         assert_eq!(past.show().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn it_is_looked_often_only_while_a_newcomer_watches() {
+        const SOON: Duration = Duration::from_millis(1);
+        const LATE: Duration = Duration::from_secs(3_600);
+        let past = Past::default();
+        let rests = async || tokio::time::timeout(SOON * 50, past.rest(SOON, LATE)).await.is_err();
+        assert!(rests().await, "nobody watches");
+        past.show();
+        past.rest(SOON, LATE).await;
+        assert!(rests().await, "nobody watches any more");
+        past.rest(SOON, SOON * 2).await;
+        (0..).take(FIRST).for_each(|at_ms| past.add(Moment { at_ms, ..Moment::default() }));
+        past.show();
+        assert!(rests().await, "there is enough to see");
     }
 }
