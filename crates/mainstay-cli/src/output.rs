@@ -1,6 +1,7 @@
 //! What goes to stdout.
 
 use crate::{Error, Result};
+use mainstay::core::secrets;
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 
@@ -32,6 +33,13 @@ fn printed(result: io::Result<()>) -> Result<bool> {
 /// A value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> serde_json::Value {
     serde_json::to_value(value).expect("our own types have string keys and finite numbers")
+}
+
+/// What somebody else has given, such as the arguments of work, as JSON that hides what is secret by its name.
+pub(crate) fn masked(value: &impl Serialize) -> serde_json::Value {
+    let mut told = json(value);
+    secrets::hide(&mut told);
+    told
 }
 
 /// Prints a value as JSON.

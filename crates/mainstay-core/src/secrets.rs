@@ -6,8 +6,22 @@ use serde_json::Value;
 pub const HIDDEN: &str = "[hidden]";
 
 /// Parts of names under which secrets are given.
-const NAMES: [&str; 7] =
-    ["secret", "password", "token", "authorization", "apikey", "credential", "signature"];
+const NAMES: [&str; 14] = [
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "token",
+    "authorization",
+    "bearer",
+    "cookie",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "credential",
+    "signature",
+    "cvv",
+];
 
 /// Whether a member of this name is a secret, however it is spelled: `apiKey`, `API-Key`, `client_secret`.
 pub fn is_secret(name: &str) -> bool {

@@ -3,7 +3,7 @@
 use super::span;
 use crate::Result;
 use crate::arguments::Global;
-use crate::output::{json, print, print_json, table};
+use crate::output::{json, masked, print, print_json, table};
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
 use crate::shown::{age, lines, moment, short, text};
@@ -242,7 +242,7 @@ impl IntentsVerb {
                     correlation_id: correlation.clone(),
                     after: place(page)?,
                 };
-                json(&intents.list(filter, page.limit.into()).await?)
+                masked(&intents.list(filter, page.limit.into()).await?)
             }
             Self::Orphans { operation, older_than, page } => {
                 let orphans = Orphans {
@@ -250,9 +250,9 @@ impl IntentsVerb {
                     older_than_ms: millis(*older_than),
                     after: place(page)?,
                 };
-                json(&intents.orphans(orphans, page.limit.into()).await?)
+                masked(&intents.orphans(orphans, page.limit.into()).await?)
             }
-            Self::Show { intent_key } => json(&intents.get(intent_key).await?),
+            Self::Show { intent_key } => masked(&intents.get(intent_key).await?),
             Self::Record(record) => json(&intents.record(record.new_intent()?).await?),
             Self::Complete { intent_key, status, result, error } => {
                 let mut completion = Completion::new(intent_key, (*status).into());

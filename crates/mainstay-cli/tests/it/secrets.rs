@@ -1,10 +1,11 @@
-//! What is secret is told nowhere: not in the log, to a collector, to those who look, or to those who are refused. And what is
-//! exported is one trace.
+//! What is secret is told nowhere: not in the log, to a collector, to those who look, or to those who are refused, not even
+//! when an endpoint repeats what it was told in confidence. And what is exported is one trace.
 
 use crate::endpoint::{Asked, Endpoint};
 use crate::program::Folder;
 use crate::serving::{LOG, Serving};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -27,6 +28,7 @@ impl House {
                 "[pools.shop]\nretry = {{ maxAttempts = 2, initialBackoffMs = 1, maxBackoffMs = 1 }}\n\
                  [egress]\nallow = [\"127.0.0.1\"]\n\
                  [functions.send]\nurl = \"http://{at}/send?key=canary-url\"\nsecret = \"env:SHOP_SECRET\"\n\
+                 [functions.confide]\nurl = \"http://{at}/confide?key=canary-url\"\nsecret = \"env:SHOP_SECRET\"\n\
                  [targets.inventory]\nurl = \"http://{at}/hook\"\nsecret = \"canary-hook\"\n\
                  [tracing]\notlpEndpoint = \"http://{}\"\notlpHeaders = \"env:OTLP\"\nserviceName = \"shop\"\n",
                 collector.address
@@ -71,6 +73,16 @@ impl House {
     }
 }
 
+/// An endpoint that takes nothing, and tells everybody what it was told, except where it is asked to send.
+fn chatterbox() -> Endpoint {
+    Endpoint::start(|asked| {
+        let Asked { path, headers, body } = asked;
+        let told =
+            if path.starts_with("/send") { "no".to_owned() } else { format!("{path} {body} {headers:?}") };
+        (500, told)
+    })
+}
+
 fn spans(got: &[Asked]) -> Vec<Value> {
     let of = |asked: &Asked| asked.json()["resourceSpans"][0]["scopeSpans"][0]["spans"].clone();
     got.iter().flat_map(|asked| of(asked).as_array().unwrap().clone()).collect()
@@ -82,7 +94,7 @@ fn named<'a>(spans: &'a [Value], name: &str) -> Vec<&'a Value> {
 
 #[test]
 fn b_260_secrets_are_told_nowhere_and_what_is_exported_is_one_trace() {
-    let others = Endpoint::start(|_| (500, r#"{"error":"no"}"#.to_owned()));
+    let others = chatterbox();
     let collector = Endpoint::start(|_| (200, "{}".to_owned()));
     let mut house = House::open(&others, &collector);
 
@@ -167,4 +179,177 @@ fn b_260_secrets_are_told_nowhere_and_what_is_exported_is_one_trace() {
     let is_exported =
         |header: &String| spans.iter().any(|span| header.contains(span["spanId"].as_str().unwrap()));
     assert!(called.len() >= 3 && called.iter().all(is_exported), "{called:?}");
+}
+
+/// Whatever is given here is named like a secret.
+const NAMED: [&str; 5] = ["canary-args", "canary-context", "canary-data", "canary-meta", "canary-result"];
+
+/// Verbs that look at what the house has, of its work and its event.
+fn looks(work_id: &str, event_id: &str, intent_key: &str, letters: &[String]) -> Vec<String> {
+    let each = letters.iter().map(|letter| format!("dead-letters show {letter}"));
+    let plain = [
+        "audit list",
+        "circuits list",
+        "circuits history",
+        "config show",
+        "config check",
+        "dead-letters list",
+        "dead-letters groups",
+        "dead-letters stats",
+        "intents list",
+        "intents orphans",
+        "limits list",
+        "metrics",
+        "projections list",
+        "publications list",
+        "publications letters",
+        "publications stats",
+        "state",
+        "token list",
+        "trace corr-1",
+        "work pools",
+        "work letters",
+        "work list --state failed",
+    ];
+    let of_one = [
+        format!("intents show {intent_key}"),
+        format!("work show {work_id}"),
+        format!("work letters {work_id}"),
+        format!("publications letter inventory {event_id}"),
+    ];
+    plain.map(str::to_owned).into_iter().chain(of_one).chain(each).collect()
+}
+
+/// Every page of the console that one can come to.
+fn console(house: &mut House) -> Vec<(String, String)> {
+    let token = house.token.clone();
+    let cookie = house.server.log_in(&token);
+    let (mut known, mut next) = (BTreeSet::new(), vec!["/console".to_owned()]);
+    let mut pages = Vec::new();
+    while let Some(path) = next.pop().filter(|_| pages.len() < 300) {
+        let (status, page) = house.server.send("GET", &path, &[("Cookie", &cookie)], "");
+        assert_eq!(status, 200, "{path}: {page}");
+        for link in page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            let link = link.replace("&amp;", "&");
+            let is_page = link.starts_with("/console") && !link.contains("/assets/");
+            if is_page && known.insert(link.clone()) {
+                next.push(link);
+            }
+        }
+        pages.push((path, page));
+    }
+    pages
+}
+
+#[test]
+fn b_260_what_was_confided_is_in_no_view_and_in_no_output() {
+    let (others, collector) = (chatterbox(), Endpoint::start(|_| (200, "{}".to_owned())));
+    let mut house = House::open(&others, &collector);
+    let item = json!({
+        "function": "confide", "args": {"order": 5, "apiKey": "canary-args"},
+        "context": {"clientSecret": "canary-context"},
+    });
+    let (status, work) = house.ask("POST", "/v1/pools/shop/work", &item);
+    assert_eq!(status, 200, "{work}");
+    let work_id = work["work"][0]["workId"].as_str().unwrap().to_owned();
+    house.until(&format!("/admin/work/{work_id}"), |found| found["state"] == "failed");
+    let event =
+        json!({"type": "T", "data": {"total": 1, "password": "canary-data"}, "correlationId": "corr-1"});
+    let (status, appended) = house.ask("POST", "/v1/events", &json!({"events": [event]}));
+    assert_eq!(status, 200, "{appended}");
+    let event_id = appended["events"][0]["eventId"].as_str().unwrap().to_owned();
+    let asked = json!({"eventId": event_id, "sourceContext": "s", "targetContexts": ["inventory"]});
+    assert_eq!(house.ask("POST", "/v1/publications", &asked).0, 200);
+    let intent = json!({
+        "operationType": "trip", "streamType": "Trip", "boundedContext": "travel", "streamId": "1", "timeoutMs": 60_000, "onTimeout": "alert",
+        "metadata": {"accessToken": "canary-meta"}, "correlationId": "corr-1",
+    });
+    let (status, begun) = house.ask("POST", "/v1/intents", &intent);
+    assert_eq!(status, 200, "{begun}");
+    let intent_key = begun["intentKey"].as_str().unwrap().to_owned();
+    let ended = json!({"status": "success", "result": {"passphrase": "canary-result"}});
+    assert_eq!(house.ask("POST", &format!("/v1/intents/{intent_key}/complete"), &ended).0, 200);
+    let letters = house.until("/admin/dead-letters", |found| found["letters"].as_array().unwrap().len() == 2);
+    let letters: Vec<String> = letters["letters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["letterId"].as_str().unwrap().to_owned())
+        .collect();
+
+    let mut told = Vec::new();
+    let described = house.ask("GET", "/openapi.json", &Value::Null).1;
+    let paths = described["paths"].as_object().unwrap();
+    let is_read = |path: &str| path.starts_with("/admin/") && !paths[path]["get"].is_null();
+    let mut asked: Vec<String> =
+        paths.keys().filter(|path| is_read(path) && !path.contains('{')).cloned().collect();
+    asked.extend(letters.iter().map(|letter| format!("/admin/dead-letters/{letter}")));
+    asked.extend([
+        format!("/admin/work/{work_id}"),
+        format!("/admin/runs/{work_id}"),
+        format!("/admin/letters/{work_id}"),
+        format!("/admin/publications/letters/inventory/{event_id}"),
+        format!("/admin/intents/{intent_key}"),
+        "/admin/traces/corr-1".to_owned(),
+        "/metrics".to_owned(),
+        "/health".to_owned(),
+    ]);
+    for path in asked {
+        house.answers.clear();
+        let (status, _) = house.ask("GET", &path, &Value::Null);
+        assert!(status == 200 || status == 400 || status == 404, "{path}: {status}");
+        told.push((path, house.answers.concat()));
+    }
+    let pages = console(&mut house);
+    assert!(pages.len() > 20, "{:?}", pages.iter().map(|(path, _)| path).collect::<Vec<_>>());
+    // One event in full is one event in full.
+    told.extend(pages.into_iter().filter(|(path, _)| !path.starts_with("/console/events")));
+
+    let token = house.token.clone();
+    let to_it = format!("--server {}", house.server.url());
+    let environment = [("MAINSTAY_TOKEN", token.as_str())];
+    let House { folder, server, .. } = house;
+    let mut run = |environment: &[(&str, &str)], whom: &str| {
+        for verb in looks(&work_id, &event_id, &intent_key, &letters) {
+            for form in ["", " --json"] {
+                let answer = folder.run_with(environment, &format!("{verb}{form} --log debug {whom}"));
+                // Some ask the server what only that knows.
+                assert!(answer.code == 0 || environment.is_empty(), "{verb}: {answer:?}");
+                told.push((format!("mainstay {verb}{form} {whom}"), answer.stdout + &answer.stderr));
+            }
+        }
+    };
+    run(&environment, &to_it);
+    server.stop("-TERM");
+    run(&[], "");
+    told.push(("the log".to_owned(), std::fs::read_to_string(folder.path().join(LOG)).unwrap()));
+    let exported = collector.rest();
+    assert!(!exported.is_empty());
+    told.push(("what was exported".to_owned(), exported.iter().map(|asked| asked.body.as_str()).collect()));
+
+    let repeated = others.rest();
+    assert!(repeated.iter().any(|asked| asked.path.starts_with("/confide?key=canary-url")), "{repeated:?}");
+    let hidden = told.iter().filter(|(_, text)| text.contains("[hidden]")).count();
+    assert!(hidden > 10, "somebody repeated it: {hidden}");
+    let secrets =
+        ["canary-url", "canary-function", "canary-hook", "canary-otlp", "canary-cookie", "canary-header"];
+    let signatures: Vec<String> = repeated
+        .iter()
+        .map(|asked| asked.header("mainstay-signature").split_once("v1=").unwrap().1.to_owned())
+        .collect();
+    let token = [&token[21..]];
+    let leaks: Vec<_> = told
+        .iter()
+        .flat_map(|(place, text)| {
+            let all = NAMED
+                .iter()
+                .chain(&secrets)
+                .chain(&token)
+                .copied()
+                .chain(signatures.iter().map(String::as_str));
+            all.filter(|secret| text.contains(secret))
+                .map(move |secret| format!("{secret} is in {place}: {text}"))
+        })
+        .collect();
+    assert!(leaks.is_empty(), "{}", leaks.join("\n"));
 }

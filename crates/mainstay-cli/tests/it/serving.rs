@@ -82,16 +82,37 @@ impl Serving {
         headers: &[(&str, &str)],
         body: &str,
     ) -> (u16, String) {
+        let (head, body) = self.exchange(method, path, headers, "application/json", body);
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
+    }
+
+    /// Logs in to the console, and returns the cookie.
+    pub(crate) fn log_in(&self, token: &str) -> String {
+        let origin = [("Origin", self.url())];
+        let form = "application/x-www-form-urlencoded";
+        let (head, _) = self.exchange("POST", "/console/login", &origin, form, &format!("token={token}"));
+        let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+        cookie.unwrap_or_else(|| panic!("{head}")).split(';').next().unwrap().to_owned()
+    }
+
+    /// The head and the body of an answer.
+    fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        kind: &str,
+        body: &str,
+    ) -> (String, String) {
         let mut stream = TcpStream::connect(self.address()).unwrap();
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}");
-        let length = body.len();
-        write!(stream, "{head}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
-            .unwrap();
+        let (address, length) = (self.address(), body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}");
+        write!(stream, "{head}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        (head.to_owned(), body.to_owned())
     }
 
     /// Stops it as an operator would, and returns what it told a person.

@@ -1,6 +1,7 @@
 //! One HTTP function, and a call of it.
 
 use super::client::Client;
+use super::confided::Confided;
 use super::reply::{self, Bounds};
 use super::signature::{Secret, sign};
 use crate::egress::Egress;
@@ -193,12 +194,15 @@ impl HttpFunction {
 
     /// Calls the function, and returns its value or why there is none.
     pub async fn call(&self, request: &Request<'_>) -> Result<Box<RawValue>, Failure> {
-        let message = self.message(request)?;
+        let body = body(request)?;
+        let Request { trace, idempotency_key, now_ms, .. } = *request;
+        let post = Post { body: &body, content_type: "application/json", trace, idempotency_key, now_ms };
+        let message = self.signed(&post)?;
         let admitted = match self.config.circuit.as_deref() {
             Some(circuit) => Some(Admitted::by(circuit).await?),
             None => None,
         };
-        let ended = self.exchange(message, request.now_ms).await.map_err(|failure| self.named(&failure));
+        let ended = self.exchange(message, now_ms).await.map_err(|failure| self.named(&failure, &post));
         if let Some(admitted) = admitted {
             admitted.record((&ended).into());
         }
@@ -213,7 +217,7 @@ impl HttpFunction {
             let (response, bounds) = self.send(message, post.now_ms).await?;
             reply::acknowledged(response, &bounds).await
         };
-        sent.await.map_err(|failure| self.named(&failure))
+        sent.await.map_err(|failure| self.named(&failure, post))
     }
 
     async fn exchange(
@@ -237,13 +241,6 @@ impl HttpFunction {
         Ok((response, bounds))
     }
 
-    fn message(&self, request: &Request<'_>) -> Result<hyper::Request<Full<Bytes>>, Failure> {
-        let Request { work_id, function, attempt, args, context, trace, idempotency_key, now_ms } = *request;
-        let body = serde_json::to_vec(&Body { work_id, function, attempt, args, context, trace })
-            .map_err(|error| Failure::new(Class::InvalidMessage, error.to_string()))?;
-        self.signed(&Post { body: &body, content_type: "application/json", trace, idempotency_key, now_ms })
-    }
-
     fn signed(&self, post: &Post<'_>) -> Result<hyper::Request<Full<Bytes>>, Failure> {
         let unfit =
             |what: &str| Failure::new(Class::InvalidMessage, format!("{what} cannot be sent in a header"));
@@ -263,18 +260,37 @@ impl HttpFunction {
         message.body(Full::new(Bytes::copy_from_slice(post.body))).map_err(|_| unfit("the request"))
     }
 
-    /// The failure with where it happened; the query of a URL may hold what nobody should read.
-    fn named(&self, failure: &Failure) -> Failure {
+    /// The failure with where it happened, without what the endpoint was told in confidence.
+    fn named(&self, failure: &Failure, post: &Post<'_>) -> Failure {
         let (scheme, authority) = (self.uri.scheme_str(), self.uri.authority());
         let (scheme, authority) =
             (scheme.unwrap_or_default(), authority.map_or("", |authority| authority.as_str()));
-        let text = format!("POST {scheme}://{authority}{}: {}", self.uri.path(), failure.message());
+        let told = self.confided(post).hidden_in(failure.message());
+        let text = format!("POST {scheme}://{authority}{}: {told}", self.uri.path());
         let named = Failure::new(failure.class(), text);
         match failure.retry_after_ms() {
             Some(wait_ms) => named.with_retry_after_ms(wait_ms),
             None => named,
         }
     }
+
+    fn confided(&self, post: &Post<'_>) -> Confided {
+        let mut confided = Confided::new();
+        self.uri.query().iter().for_each(|query| confided.add_query(query));
+        if let Ok(document) = serde_json::from_slice(post.body) {
+            confided.add_document(&document);
+        }
+        let secrets = &self.config.secrets;
+        secrets.iter().filter_map(Secret::text).for_each(|secret| confided.add(secret));
+        sign(secrets, post.body, post.now_ms).split(",v1=").skip(1).for_each(|code| confided.add(code));
+        confided
+    }
+}
+
+fn body(request: &Request<'_>) -> Result<Vec<u8>, Failure> {
+    let Request { work_id, function, attempt, args, context, trace, .. } = *request;
+    serde_json::to_vec(&Body { work_id, function, attempt, args, context, trace })
+        .map_err(|error| Failure::new(Class::InvalidMessage, error.to_string()))
 }
 
 impl fmt::Debug for HttpFunction {

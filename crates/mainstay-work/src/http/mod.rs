@@ -4,11 +4,13 @@
 //! through, follows no redirects, waits no longer than its timeout for all of it, and reads no more than its limit.
 //! Whatever happens becomes a value or a [`Failure`] that the retry policy understands.
 //!
-//! `action` lets a node have such functions; `function` makes a call; `signature` is how the receiver knows who called; `client` keeps the connections; `connect`
-//! opens one; `reply` makes sense of what comes back.
+//! `action` lets a node have such functions; `function` makes a call; `signature` is how the receiver knows who called;
+//! `client` keeps the connections; `connect` opens one; `reply` makes sense of what comes back; `confided` is what it
+//! must not repeat.
 
 mod action;
 mod client;
+mod confided;
 mod connect;
 mod function;
 mod reply;

@@ -11,6 +11,7 @@
 //! | 503 and other 5xx | may be tried again, a 503 when it says |
 
 use super::client::failure;
+use super::confided::printable;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{DATE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
@@ -101,13 +102,12 @@ async fn excerpt(mut body: Incoming, deadline: Instant) -> String {
         let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await else { break };
         bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
     }
-    printable(&bytes)
+    beginning(&bytes)
 }
 
-/// What a stranger sent, fit for a log line.
-fn printable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(EXCERPT_BYTES)]);
-    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+/// The beginning of what a stranger sent, fit for a log line.
+fn beginning(bytes: &[u8]) -> String {
+    printable(String::from_utf8_lossy(&bytes[..bytes.len().min(EXCERPT_BYTES)]).trim())
 }
 
 fn refusal(status: StatusCode, headers: &HeaderMap, excerpt: &str, now_ms: i64) -> Failure {
@@ -122,7 +122,7 @@ fn refusal(status: StatusCode, headers: &HeaderMap, excerpt: &str, now_ms: i64) 
     };
     let mut message = format!("the reply is {status}");
     if status.is_redirection() {
-        let location = headers.get(LOCATION).map_or_else(String::new, |value| printable(value.as_bytes()));
+        let location = headers.get(LOCATION).map_or_else(String::new, |value| beginning(value.as_bytes()));
         message.push_str(&format!(" to {location:?}; redirects are not followed"));
     }
     if !excerpt.is_empty() {
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_strangers_send_is_made_fit_for_a_line() {
-        assert_eq!(printable(b"  no\r\nforged: line\x1b[31m\xff "), "no  forged: line [31m\u{fffd}");
-        assert_eq!(printable(&[b'x'; 2_000]).len(), EXCERPT_BYTES);
+        assert_eq!(beginning(b"  no\r\nforged: line\x1b[31m\xff "), "no  forged: line [31m\u{fffd}");
+        assert_eq!(beginning(&[b'x'; 2_000]).len(), EXCERPT_BYTES);
     }
 }

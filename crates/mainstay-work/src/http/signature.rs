@@ -41,6 +41,11 @@ impl Secret {
         (!bytes.is_empty()).then(|| Self(bytes.into()))
     }
 
+    /// As it may stand in somebody's text.
+    pub(super) fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.0).ok()
+    }
+
     fn mac(&self, time: &str, body: &[u8]) -> [u8; MAC_BYTES] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         for part in [time.as_bytes(), b".", body] {

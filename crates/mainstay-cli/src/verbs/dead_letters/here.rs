@@ -5,6 +5,7 @@
 
 use super::{DeadLettersVerb, Filter, How, Page, Wanted, bar};
 use crate::config::{self, Config};
+use crate::output::{json, masked};
 use crate::verbs::progress;
 use crate::{Error, Result, workshop};
 use mainstay::flows::dead_letters::{
@@ -12,7 +13,6 @@ use mainstay::flows::dead_letters::{
 };
 use mainstay::store::Store;
 use mainstay::work::{self, Functions, Work};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -47,8 +47,8 @@ impl Here {
         let letters = &self.letters;
         match verb {
             DeadLettersVerb::List { filter, page } => self.list(filter, page).await,
-            DeadLettersVerb::Show { letter_id } => value(&letters.get(number(letter_id)?).await?),
-            DeadLettersVerb::Stats { filter } => value(&letters.stats(filter.which()?).await?),
+            DeadLettersVerb::Show { letter_id } => Ok(masked(&letters.get(number(letter_id)?).await?)),
+            DeadLettersVerb::Stats { filter } => Ok(json(&letters.stats(filter.which()?).await?)),
             DeadLettersVerb::Groups { filter, limit } => {
                 Ok(json!({ "groups": letters.groups(filter.which()?, (*limit).into()).await? }))
             }
@@ -57,10 +57,10 @@ impl Here {
             DeadLettersVerb::Purge { filter, how } => self.act_on_many(Action::Purge, filter, how).await,
             DeadLettersVerb::Run { operation_id, no_wait } => self.run(operation_id, !no_wait).await,
             DeadLettersVerb::Cancel { operation_id } => {
-                value(&letters.cancel_by(operation_id, ASKED_BY).await?)
+                Ok(json(&letters.cancel_by(operation_id, ASKED_BY).await?))
             }
             DeadLettersVerb::Operation { operation_id, wait: false } => {
-                value(&letters.operation(operation_id).await?)
+                Ok(json(&letters.operation(operation_id).await?))
             }
             DeadLettersVerb::Operation { operation_id, wait: true } => self.carry_out(operation_id).await,
             DeadLettersVerb::Operations { status, page } => self.operations(status.as_deref(), page).await,
@@ -72,7 +72,7 @@ impl Here {
         let limit = usize::from(page.limit);
         let letters = self.letters.list(filter.which()?, before.transpose()?, limit).await?;
         let next = letters.last().filter(|_| letters.len() == limit).map(|last| Listed::id(last.number));
-        Ok(json!({ "letters": letters, "next": next }))
+        Ok(json!({ "letters": masked(&letters), "next": next }))
     }
 
     async fn operations(&self, status: Option<&str>, page: &Page) -> Result<Value> {
@@ -98,7 +98,7 @@ impl Here {
             _ => self.letters.retry(number, ASKED_BY).await?,
         };
         self.waits(&done);
-        value(&done)
+        Ok(json(&done))
     }
 
     /// Previews, and runs if that is wanted.
@@ -106,7 +106,7 @@ impl Here {
         let previewed = self.letters.preview(action, filter.which()?, ASKED_BY).await?;
         match how.run {
             true => self.run(&previewed.operation_id, !how.no_wait).await,
-            false => value(&previewed),
+            false => Ok(json(&previewed)),
         }
     }
 
@@ -116,7 +116,7 @@ impl Here {
             return self.carry_out(operation_id).await;
         }
         eprintln!("It goes on once a server runs on this store.");
-        value(&begun)
+        Ok(json(&begun))
     }
 
     /// Carries an operation out that runs.
@@ -125,7 +125,7 @@ impl Here {
         let ended = loop {
             match self.letters.operation(operation_id).await {
                 Ok(running) if running.status == OperationStatus::Running => {
-                    progress::show(self.is_json, &bar(&value(&running)?));
+                    progress::show(self.is_json, &bar(&json(&running)));
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
                 ended => break ended,
@@ -133,10 +133,10 @@ impl Here {
         };
         engine.stop(PATIENCE).await?;
         let ended = ended?;
-        progress::show(self.is_json, &bar(&value(&ended)?));
+        progress::show(self.is_json, &bar(&json(&ended)));
         progress::end(self.is_json);
         self.waits(&ended);
-        value(&ended)
+        Ok(json(&ended))
     }
 
     /// Says what is left to do.
@@ -163,10 +163,4 @@ fn number(letter_id: &str) -> Result<i64> {
 
 fn read<T: DeserializeOwned>(what: &str, value: Value) -> Result<T> {
     serde_json::from_value(value).map_err(|error| Error::Argument(format!("{what}: {error}")))
-}
-
-/// What a server would have answered.
-fn value(told: &impl Serialize) -> Result<Value> {
-    let failed = |error: serde_json::Error| Error::Io { what: "answer".to_owned(), source: error.into() };
-    serde_json::to_value(told).map_err(failed)
 }

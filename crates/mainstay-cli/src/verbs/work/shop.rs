@@ -2,11 +2,10 @@
 
 use crate::Result;
 use crate::arguments::Global;
-use crate::output::json;
+use crate::output::{json, masked};
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
 use crate::workshop;
-use mainstay::core::secrets;
 use mainstay::work::{
     Error, Functions, LetterFilter, LetterStatus, ListQuery, Native, NewWork, RunOptions, Work,
 };
@@ -81,7 +80,7 @@ impl Shop {
 
     pub(super) async fn pending(&self, pool: &str, limit: usize) -> Result<Value> {
         match self {
-            Self::Store(work) => Ok(json!({ "work": work.upcoming(pool, limit).await? })),
+            Self::Store(work) => Ok(json!({ "work": masked(&work.upcoming(pool, limit).await?) })),
             Self::Server(server) => {
                 server.get(&format!("{}/pools/{}/work?limit={limit}", area(server), segment(pool)))
             }
@@ -90,7 +89,7 @@ impl Shop {
 
     pub(super) async fn list(&self, wanted: &Wanted) -> Result<Value> {
         match self {
-            Self::Store(work) => Ok(json(&work.list(wanted.query(), wanted.limit).await?)),
+            Self::Store(work) => Ok(masked(&work.list(wanted.query(), wanted.limit).await?)),
             Self::Server(server) => server.get(&format!("/admin/work?{}", wanted.parameters())),
         }
     }
@@ -118,7 +117,7 @@ impl Shop {
                     "native": status.native,
                     "attemptCount": status.attempts,
                     "lastError": status.last_error,
-                    "context": status.context,
+                    "context": masked(&status.context),
                     "enqueuedAt": status.enqueued_at,
                     "dueAt": status.due_at,
                     "endedAt": status.ended_at,
@@ -141,7 +140,7 @@ impl Shop {
                 let details = work.details(id).await?;
                 let mut found = json!({ "found": details.is_some() });
                 if let (Some(details), Some(found)) = (details, found.as_object_mut()) {
-                    found.extend(json(&details).as_object().cloned().unwrap_or_default());
+                    found.extend(masked(&details).as_object().cloned().unwrap_or_default());
                 }
                 Ok(found)
             }
@@ -221,9 +220,7 @@ impl Shop {
         match self {
             Self::Store(work) => {
                 let letters = work.letters(which.filter(), limit).await?;
-                let mut told = json!({ "letters": letters });
-                secrets::hide(&mut told);
-                Ok(told)
+                Ok(json!({ "letters": masked(&letters) }))
             }
             Self::Server(server) => {
                 let mut query = form_urlencoded::Serializer::new(format!("limit={limit}"));
@@ -242,7 +239,7 @@ impl Shop {
 
     pub(super) async fn letter(&self, id: &str) -> Result<Value> {
         match self {
-            Self::Store(work) => Ok(json(&work.letter(id).await?)),
+            Self::Store(work) => Ok(masked(&work.letter(id).await?)),
             Self::Server(server) => server.get(&format!("/admin/letters/{}", segment(id))),
         }
     }
@@ -278,7 +275,7 @@ impl Shop {
         match self {
             Self::Store(work) => {
                 work.ignore_letter(id).await?;
-                Ok(json(&work.letter(id).await?))
+                Ok(masked(&work.letter(id).await?))
             }
             Self::Server(server) => {
                 server.post(&format!("/admin/letters/{}/ignore", segment(id)), &json!({}))

@@ -2,6 +2,7 @@
 
 use super::Models;
 use super::schema::failures as schema;
+use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_flows::projections::failures::{
@@ -205,13 +206,13 @@ pub(super) async fn ignore_poison(
 pub(super) async fn letters(
     Models(models): Models,
     Query(asked): Query<LetterParameters>,
-) -> Answer<Json<Letters>> {
+) -> Answer<Masked<Letters>> {
     let (limit, after) = (limit(asked.limit)?, place(asked.cursor.as_deref())?);
     let LetterParameters { projection, status, correlation_id, .. } = asked;
     let letters = models.letters(LetterFilter { projection, status, correlation_id, after }, limit).await?;
     let last = letters.last().filter(|_| letters.len() == limit);
     let next = last.map(|last| cursor(last.position, &last.projection_name));
-    Ok(Json(Letters { letters, next }))
+    Ok(Masked(Letters { letters, next }))
 }
 
 /// Count dead letters of projections
@@ -229,8 +230,8 @@ pub(super) async fn letter_stats(Models(models): Models) -> Answer<Json<LetterSt
 pub(super) async fn letter(
     Models(models): Models,
     Path((projection, event_id)): Path<(String, String)>,
-) -> Answer<Json<Letter>> {
-    Ok(Json(models.letter(&projection, &event_id).await?))
+) -> Answer<Masked<Letter>> {
+    Ok(Masked(models.letter(&projection, &event_id).await?))
 }
 
 /// Try a dead letter of a projection again

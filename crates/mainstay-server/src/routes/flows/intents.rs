@@ -2,6 +2,7 @@
 
 use super::schema::commands::Payload;
 use super::schema::intents as schema;
+use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, App, Json, Path, Principal, Problem, Query, Trace};
 use axum::extract::FromRequestParts;
@@ -221,7 +222,7 @@ pub(super) async fn orphans(
 /// List intents, the newest first
 #[utoipa::path(get, path = "/admin/intents", operation_id = "listIntents", tag = "intents",
     params(Parameters), responses((status = 200, body = schema::IntentPage)))]
-pub(super) async fn list(Book(intents): Book, Query(asked): Query<Parameters>) -> Answer<Json<IntentPage>> {
+pub(super) async fn list(Book(intents): Book, Query(asked): Query<Parameters>) -> Answer<Masked<IntentPage>> {
     let limit = limit(asked.limit)?;
     let filter = IntentFilter {
         status: asked.status,
@@ -229,15 +230,15 @@ pub(super) async fn list(Book(intents): Book, Query(asked): Query<Parameters>) -
         correlation_id: plain("correlationId", asked.correlation_id)?,
         after: place(asked.cursor.as_deref())?,
     };
-    Ok(Json(intents.list(filter, limit).await?))
+    Ok(Masked(intents.list(filter, limit).await?))
 }
 
 /// Look at an intent
 #[utoipa::path(get, path = "/admin/intents/{intentKey}", operation_id = "getIntent", tag = "intents",
     params(("intentKey" = String, Path, description = "The intent")),
     responses((status = 200, body = schema::Intent)))]
-pub(super) async fn get(Book(intents): Book, Path(intent_key): Path<String>) -> Answer<Json<Intent>> {
-    Ok(Json(intents.get(&intent_key).await?))
+pub(super) async fn get(Book(intents): Book, Path(intent_key): Path<String>) -> Answer<Masked<Intent>> {
+    Ok(Masked(intents.get(&intent_key).await?))
 }
 
 /// Give an intent up, with an event

@@ -2,6 +2,7 @@
 
 use super::failures::{Counted, TriedAgain};
 use super::schema::publications as schema;
+use crate::masked::Masked;
 use crate::routes::events::log_of;
 use crate::routes::limit;
 use crate::{Answer, App, Json, Path, Principal, Problem, Query};
@@ -206,13 +207,13 @@ pub(super) async fn list(
 pub(super) async fn letters(
     Contexts(publisher): Contexts,
     Query(asked): Query<LetterParameters>,
-) -> Answer<Json<Letters>> {
+) -> Answer<Masked<Letters>> {
     let LetterParameters { target, status, correlation_id, limit: asked, cursor: after } = asked;
     let limit = limit(asked)?;
     let letters = publisher.letters(LetterFilter { target, status, correlation_id, after }, limit).await?;
     let last = letters.last().filter(|_| letters.len() == limit);
     let next = last.map(|last| last.publication_id.clone());
-    Ok(Json(Letters { letters, next }))
+    Ok(Masked(Letters { letters, next }))
 }
 
 /// Count publications that were not delivered
@@ -230,8 +231,8 @@ pub(super) async fn letter_stats(Contexts(publisher): Contexts) -> Answer<Json<L
 pub(super) async fn letter(
     Contexts(publisher): Contexts,
     Path((target, event_id)): Path<(String, String)>,
-) -> Answer<Json<Letter>> {
-    Ok(Json(publisher.letter(&event_id, &target).await?))
+) -> Answer<Masked<Letter>> {
+    Ok(Masked(publisher.letter(&event_id, &target).await?))
 }
 
 /// Try a publication again that was not delivered

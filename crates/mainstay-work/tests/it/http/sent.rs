@@ -139,3 +139,25 @@ fn what_is_secret_is_not_shown() {
     let shown = format!("{config:?} {:?}", function_with(config.clone()));
     assert!(shown.contains("http://example.com/a") && !shown.contains("hunter2"), "{shown}");
 }
+
+#[tokio::test]
+async fn b_260_what_an_endpoint_was_told_in_confidence_is_not_in_its_failure() {
+    let trace = TraceContext { trace_id: "t".into(), span_id: "s".into(), parent_span_id: None };
+    let request = Request {
+        work_id: "w",
+        function: "f",
+        attempt: 1,
+        args: &raw(r#"{"order":"ord-1","apiKey":"canary-key"}"#),
+        context: Some(&raw(r#"{"passwords":["canary-word"]}"#)),
+        trace: &trace,
+        idempotency_key: "k",
+        now_ms: NOW_MS,
+    };
+    let told = r#"{"url":"/send?key=canary-query","apiKey":"canary-key","of":"ord-1","is":"canary-word, canary-secret"}"#;
+    let server = Server::new(reply("500 X", "", told)).await;
+    let secrets = vec![Secret::new("canary-secret").unwrap()];
+    let config = HttpConfig { secrets, ..HttpConfig::new(server.url() + "?key=canary-query") };
+    let failure = function_with(config).call(&request).await.unwrap_err();
+    let hidden = r#": {"url":"/send?[hidden]","apiKey":"[hidden]","of":"ord-1","is":"[hidden], [hidden]"}"#;
+    assert!(failure.message().ends_with(hidden), "{}", failure.message());
+}
