@@ -54,47 +54,70 @@ provide_component() {
         "Add it with: rustup component add $1 (or the package of your Rust distribution)"
 }
 
-# --- schemathesis ------------------------------------------------------------------------------------------------
+# --- Python and schemathesis -------------------------------------------------------------------------------------
 
-schemathesis_works() { "$tools/schemathesis/bin/schemathesis" --version > /dev/null 2>&1; }
+provide_python() {
+    python3 -c 'import json, sqlite3, urllib.request' > /dev/null 2>&1 && return
+    say "installing python3: what is asked of servers is asked with it"
+    system_install python3 || true
+    hash -r
+    python3 -c 'import json, sqlite3, urllib.request' > /dev/null 2>&1
+}
 
-# From PyPI, into a folder of its own. It is nice to have: without it one section has nothing to say.
-provide_schemathesis() {
-    schemathesis_works && return
-    say "installing schemathesis: it tries the HTTP API by its description"
+# A folder of its own below target/tools for packages of PyPI.
+python_environment() {
     if ! python3 -c 'import venv, ensurepip' > /dev/null 2>&1; then
         system_install python3-venv || true
     fi
-    rm -rf "$tools/schemathesis"
+    rm -rf "${tools:?}/$1"
     mkdir -p "$tools"
-    python3 -m venv "$tools/schemathesis" \
-        && "$tools/schemathesis/bin/pip" install -q --disable-pip-version-check 'schemathesis>=4,<5' || true
+    python3 -m venv "$tools/$1" && "$tools/$1/bin/pip" install -q --disable-pip-version-check "${@:2}" || true
+}
+
+schemathesis_works() { "$tools/schemathesis/bin/schemathesis" --version > /dev/null 2>&1; }
+
+# It is nice to have: without it one section has nothing to say.
+provide_schemathesis() {
+    schemathesis_works && return
+    say "installing schemathesis: it tries the HTTP API by its description"
+    python_environment schemathesis 'schemathesis>=4,<5'
     schemathesis_works
 }
 
-# --- promtool ----------------------------------------------------------------------------------------------------
+# --- Prometheus and what Grafana publishes -------------------------------------------------------------------------
 
-promtool_find() {
-    local program
-    for program in "$(command -v promtool || echo /nowhere)" "$tools/prometheus/usr/bin/promtool"; do
-        if "$program" --version > /dev/null 2>&1; then
-            promtool=$program
+prometheus_find() {
+    local folder
+    for folder in "$(dirname "$(command -v prometheus || echo /nowhere/prometheus)")" "$tools/prometheus/usr/bin"; do
+        if "$folder/prometheus" --version > /dev/null 2>&1 && "$folder/promtool" --version > /dev/null 2>&1; then
+            prometheus=$folder/prometheus promtool=$folder/promtool
             return
         fi
     done
     return 1
 }
 
-# Only the program, out of Debian's package: no server is installed or started. It is nice to have.
-provide_promtool() {
-    promtool_find && return
+# Only the programs, out of Debian's package: no service is installed or started. They are nice to have.
+provide_prometheus() {
+    provide_python || return 1
+    prometheus_find && return
     own_apt || return 1
-    say "unpacking promtool: it checks figures and alerts"
+    say "unpacking Prometheus: it checks figures, alerts and the queries of the dashboard"
     rm -rf "$tools/prometheus"
     mkdir -p "$tools/prometheus"
     (cd "$tools/prometheus" && quietly apt-get -qq "${apt[@]}" download prometheus && dpkg -x prometheus_*.deb .) || true
     rm -f "$tools/prometheus"/*.deb
-    promtool_find
+    prometheus_find
+}
+
+grafana_models_work() { "$tools/grafana/bin/python" -c 'import grafana_foundation_sdk.models.dashboard' > /dev/null 2>&1; }
+
+# From PyPI, into a folder of their own. The number before the ! is when they were made from Grafana 11.6.
+provide_grafana_models() {
+    grafana_models_work && return
+    say "installing grafana-foundation-sdk: the dashboard is read with its models"
+    python_environment grafana 'grafana-foundation-sdk==1769699379!11.6.0'
+    grafana_models_work
 }
 
 # --- a browser ---------------------------------------------------------------------------------------------------
