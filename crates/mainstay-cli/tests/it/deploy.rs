@@ -39,10 +39,14 @@ fn compose_has_a_database_and_two_nodes_that_are_looked_after() {
     let services = blocks(&text, "services:", 2);
     assert_eq!(Vec::from_iter(services.keys()), ["migrate", "node-1", "node-2", "postgres"]);
     let postgres = &services["postgres"];
-    assert!(
-        postgres.contains("pg_isready") && postgres.contains("- postgres:/var/lib/postgresql/data"),
-        "{postgres}"
-    );
+    // Over TCP: its image answers on its own socket before it is ready, and nodes come back only to a database that does.
+    for part in [
+        r#""pg_isready", "-h", "127.0.0.1""#,
+        "restart: unless-stopped",
+        "- postgres:/var/lib/postgresql/data",
+    ] {
+        assert!(postgres.contains(part), "postgres lacks {part}: {postgres}");
+    }
     let node = text.split("x-node: &node").nth(1).unwrap().split("\nx-").next().unwrap();
     assert!(node.contains("condition: service_healthy"), "a node waits for the database: {node}");
     assert!(services["migrate"].contains(r#"command: ["migrate"]"#), "{services:?}");
@@ -62,7 +66,7 @@ fn compose_has_a_database_and_two_nodes_that_are_looked_after() {
 
 #[test]
 fn what_compose_and_the_container_set_are_settings() {
-    let compose = deployed("compose.yaml");
+    let compose = deployed("compose.yaml").replace("${POSTGRES_PASSWORD:-mainstay}", "mainstay");
     let container = deployed("Containerfile");
     let mut set = Vec::new();
     for line in compose.lines().chain(container.lines()).map(str::trim) {
@@ -99,6 +103,12 @@ fn the_unit_of_systemd_is_one_and_starts_what_there_is() {
     let seconds = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap();
     let grace_ms = mainstay_server::defaults::SHUTDOWN_GRACE_MS;
     assert!(seconds.parse::<u64>().unwrap() * 1_000 > grace_ms, "{seconds} s, and a grace of {grace_ms} ms");
+    // It is started again until a database is back, and not when its configuration is wrong.
+    let wrong = folder.run("serve --config nowhere.toml").code;
+    let restart = [format!("RestartPreventExitStatus={wrong}"), "StartLimitIntervalSec=0".to_owned()];
+    for line in restart.iter().map(String::as_str).chain(["StateDirectoryMode=0700", "UMask=0077"]) {
+        assert!(unit.lines().any(|found| found == line), "the unit lacks {line}");
+    }
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         return;
     }
@@ -110,6 +120,41 @@ fn the_unit_of_systemd_is_one_and_starts_what_there_is() {
     let told = String::from_utf8_lossy(&verified.stderr);
     let ours: Vec<&str> = told.lines().filter(|line| line.contains("mainstay.service")).collect();
     assert!(ours.is_empty(), "{told}");
+}
+
+#[test]
+fn what_the_unit_needs_is_made_before_it_is_started() {
+    let unit = deployed("systemd/mainstay.service");
+    let page = fs::read_to_string(root().join("docs/operations/deploy.md")).unwrap();
+    let commands: Vec<&str> = page.split("```\n").skip(1).step_by(2).flat_map(str::lines).collect();
+    let at = |part: &str| {
+        commands.iter().position(|line| line.contains(part)).unwrap_or_else(|| panic!("nothing does {part}"))
+    };
+    let words = unit.split(|c: char| c == '=' || c == '-' || c.is_whitespace());
+    let files: Vec<&str> = words.filter(|word| word.starts_with("/etc/mainstay/")).collect();
+    assert_eq!(files, ["/etc/mainstay/mainstay.toml", "/etc/mainstay/environment"]);
+    let start = at("systemctl enable --now mainstay");
+    for file in files {
+        assert!(at(&format!("/dev/null {file}")) < start, "{file} is not there when it starts");
+    }
+    assert!(at("as_mainstay token create") < start, "a SQLite file has one owner");
+    // Verbs are run as the unit runs the server.
+    for line in unit.lines() {
+        let name = line.split('=').next().unwrap();
+        if ["User", "UMask", "StateDirectory", "StateDirectoryMode", "WorkingDirectory", "EnvironmentFile"]
+            .contains(&name)
+        {
+            assert!(page.contains(&format!("-p {line} ")), "verbs are run without {line}");
+        }
+    }
+}
+
+#[test]
+fn a_store_is_not_sent_along_when_an_image_is_built() {
+    let kept_out = fs::read_to_string(root().join(".dockerignore")).unwrap();
+    for pattern in [".git", "target", "**/*.db", "**/*.db-*"] {
+        assert!(kept_out.lines().any(|line| line == pattern), "{pattern} is sent along");
+    }
 }
 
 #[test]
@@ -126,6 +171,48 @@ fn every_alert_names_the_section_that_says_what_to_do() {
         assert!(
             sections.iter().any(|known| known == section),
             "{name} leads to {section}, which is not there"
+        );
+    }
+}
+
+/// Failures that no figure tells of, or that another alert tells of already.
+const WITHOUT_ALERT: [(&str, &str); 6] = [
+    (
+        "a-projection-cannot-go-on",
+        "MainstayProjectionStuck tells of it, as soon as there is an event that it lacks",
+    ),
+    ("a-publication-was-not-delivered", "it is a dead letter"),
+    ("somebody-is-denied", "a limit does what it is for"),
+    ("admin-calls-are-refused-with-429", "whoever is refused is told so"),
+    ("the-audit-does-not-verify", "it is seen when somebody verifies it"),
+    ("nobody-can-log-in", "whoever cannot knows it"),
+];
+
+#[test]
+fn every_failure_has_an_alert_or_a_reason_for_none() {
+    let page = fs::read_to_string(root().join("docs/operations/failures.md")).unwrap();
+    let headings: Vec<&str> = page.lines().filter(|line| line.starts_with("## ")).collect();
+    let failures = anchors(&headings.join("\n"));
+    let rules = deployed("prometheus/rules.yml");
+    for failure in &failures {
+        let has_alert = rules.lines().any(|line| line.ends_with(&format!("failures.md#{failure}")));
+        let has_reason = WITHOUT_ALERT.iter().any(|(known, _)| known == failure);
+        assert!(has_alert != has_reason, "{failure}: an alert {has_alert}, a reason for none {has_reason}");
+    }
+    for (known, _) in WITHOUT_ALERT {
+        assert!(failures.iter().any(|failure| failure == known), "{known} is no failure any more");
+    }
+}
+
+/// `promtool test rules` says nothing about alerts that it was not asked about.
+#[test]
+fn every_alert_is_tried() {
+    let tried = fs::read_to_string(root().join(".ci/rules_test.yml")).unwrap();
+    for alert in deployed("prometheus/rules.yml").split("- alert: ").skip(1) {
+        let name = alert.lines().next().unwrap();
+        assert!(
+            tried.contains(&format!("alertname=\"{name}\"")),
+            "{name} is not tried in .ci/rules_test.yml"
         );
     }
 }
