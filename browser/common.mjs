@@ -65,7 +65,8 @@ export async function look(page, path, name) {
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(overflow <= 0, `${overflow} pixels too wide`);
     await shot(page, `${name}-${colorScheme}-${width}`);
-    if (width < 1400) continue;
+    // Colours are the same wherever there is less room.
+    if (width < 1400 && colorScheme === "dark") continue;
     const found = await page.evaluate(() => window.axe.run({ runOnly: ["wcag2a", "wcag2aa"] }));
     assert.deepEqual(found.violations.map((one) => [one.id, one.nodes.map((node) => node.html).slice(0, 3)]), []);
   }
