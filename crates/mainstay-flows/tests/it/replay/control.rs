@@ -89,10 +89,12 @@ fn b_210_a_paused_replay_goes_on_where_it_was() {
         assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
         assert_eq!(bench.noted("a").await, (1..=200).collect::<Vec<u64>>());
         // Without a start, a trigger goes on with one that is paused.
+        bench.work.pause("eventReplayPool").await.unwrap();
         let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
         bench.projections.pause_rebuild(&begun.replay_id).await.unwrap();
         let again = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
         assert_eq!(again.replay_id, begun.replay_id);
+        bench.work.resume("eventReplayPool").await.unwrap();
         assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Completed);
         assert_eq!(bench.noted("a").await, (1..=200).collect::<Vec<u64>>());
         engine.stop(PATIENCE).await.unwrap();
