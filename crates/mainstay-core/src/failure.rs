@@ -125,9 +125,13 @@ struct Received {
 }
 
 impl Failure {
-    /// A failure of a class. A message beyond [`MAX_MESSAGE_BYTES`] is cut, between two characters.
+    /// A failure of a class. A message beyond [`MAX_MESSAGE_BYTES`] is cut, between two characters, and a NUL in it, which
+    /// databases do not take, is shown as `\u{fffd}`: that something failed must be writable whatever it failed with.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
         let mut message = message.into();
+        if message.contains('\0') {
+            message = message.replace('\0', "\u{fffd}");
+        }
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         Self { class, message, retry_after_ms: None }
     }
@@ -279,6 +283,13 @@ mod tests {
         assert_eq!(serde_json::to_string(&parsed).unwrap(), limited);
         let forged = r#"{"class":"validationError","message":"no","retryAfterMs":5}"#;
         assert_eq!(serde_json::from_str::<Failure>(forged).unwrap().retry_after_ms(), None);
+    }
+
+    #[test]
+    fn a_message_can_be_kept_by_any_database() {
+        assert_eq!(Failure::permanent("no \0 such thing").message(), "no \u{fffd} such thing");
+        let received = r#"{"class":"invalidMessage","message":"\u0000"}"#;
+        assert_eq!(serde_json::from_str::<Failure>(received).unwrap().message(), "\u{fffd}");
     }
 
     #[test]

@@ -163,6 +163,9 @@ pub enum Error {
     /// The parameters do not fit the statement.
     #[error("parameters: {0}")]
     Parameters(String),
+    /// A text that one of the databases cannot keep.
+    #[error("${0} is text with a NUL character")]
+    Text(usize),
     /// A column does not hold what was asked for.
     #[error("column {column}: {reason}")]
     Decode {
@@ -265,6 +268,7 @@ impl Error {
             Self::Sql(_) => &SQL_INVALID,
             Self::StatementRefused(_) => &STATEMENT_REFUSED,
             Self::Parameters(_) => &PARAMETERS_INVALID,
+            Self::Text(_) => &TEXT_INVALID,
             Self::Decode { .. } => &DECODE_FAILED,
             Self::RowCount(_) => &ROW_COUNT,
             Self::ReadOnly(_) => &READ_ONLY,
@@ -370,6 +374,9 @@ mainstay_core::codes! {
     PARAMETERS_INVALID "STORE_PARAMETERS_INVALID" 500 false
         "The parameters do not fit the statement: too few, too many, or of another type."
         "Count $1…$n against the parameters, and check their types against the columns.";
+    TEXT_INVALID "STORE_TEXT_INVALID" 400 false
+        "A text has a NUL character, which databases do not keep."
+        "Send the text without it; inside of JSON that is kept as it is, `\\u0000` may stay.";
     DECODE_FAILED "STORE_DECODE_FAILED" 500 false
         "A column does not hold what was asked for."
         "Ask for the type the column has, or cast it in the statement.";

@@ -455,7 +455,7 @@ mod tests {
         assert!(Statement::parse("SELECT $32767").is_err());
         assert!(Statement::parse("SELECT $99999999999999999999").is_err());
         let nul = Statement::parse("SELECT $1").unwrap().check(&[Value::Text("a\0b".into())]).unwrap_err();
-        assert_eq!(nul.to_string(), "parameters: $1 is text with a NUL character");
+        assert_eq!(nul.to_string(), "$1 is text with a NUL character");
     }
 
     #[test]

@@ -36,9 +36,7 @@ impl Value {
     /// Refuses what one of the databases cannot keep: PostgreSQL has no NUL in text, SQLite turns NaN into NULL.
     pub(crate) fn check(&self, position: usize) -> Result<()> {
         match self {
-            Self::Text(text) if text.contains('\0') => {
-                Err(Error::Parameters(format!("${position} is text with a NUL character")))
-            }
+            Self::Text(text) if text.contains('\0') => Err(Error::Text(position)),
             Self::Real(number) if number.is_nan() => {
                 Err(Error::Parameters(format!("${position} is not a number")))
             }
