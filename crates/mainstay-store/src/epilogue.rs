@@ -3,6 +3,7 @@
 //! The log's positions are the reason: they are given out in the order of commits, under a lock that must not be held
 //! while an author's code runs. So an append is only noted while the closure runs, and done here.
 
+use crate::riding::Rider;
 use crate::tx::Link;
 use crate::{Result, Tx};
 use std::any::Any;
@@ -123,7 +124,7 @@ impl Tx {
 /// The author's closure with what it left for the end, and with who goes along.
 pub(crate) fn concluding<T, F, Fut>(
     work: F,
-    rider: Option<Arc<dyn Epilogue>>,
+    rider: Option<Rider>,
 ) -> impl Fn(Tx) -> Pin<Box<dyn Future<Output = Result<T>> + Send>> + Send + 'static
 where
     T: Send + 'static,
@@ -134,7 +135,9 @@ where
         let (running, rider) = (work(tx.clone()), rider.clone());
         Box::pin(async move {
             let value = running.await?;
-            tx.take_along(rider);
+            if let Some(rider) = rider {
+                rider.board(&tx);
+            }
             conclude(&tx).await?;
             Ok(value)
         })

@@ -31,18 +31,17 @@ impl Work {
     /// Lets an item that waits for its time, be that a delay or a retry, start now. It goes to the end of its lane; one
     /// that is behind another of its key stays there. What runs or has ended is refused.
     pub async fn run_now(&self, work_id: &str) -> Result<Hastened> {
-        let not_found = || Error::NotFound(work_id.to_owned());
-        let id = parse(work_id).ok_or_else(not_found)?;
+        let id = parse(work_id).ok_or_else(|| Error::NotFound(work_id.to_owned()))?;
         let hasten = async |tx: Tx, (ground, id, work_id): (Arc<Ground>, Uuid, String)| {
             for _ in 0..LOOKS {
                 if let Some(hastened) = hasten(&ground, &tx, id, &work_id).await? {
-                    return Ok(Some(hastened));
+                    return Ok(hastened);
                 }
             }
-            Ok(None)
+            Err(Error::NotFound(work_id).into())
         };
         let context = (self.ground().clone(), id, work_id.to_owned());
-        self.store().transact_with(context, hasten).await?.ok_or_else(not_found)
+        Ok(self.store().transact_with(context, hasten).await?)
     }
 }
 

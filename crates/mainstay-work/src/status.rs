@@ -222,19 +222,20 @@ impl Work {
 
     /// Cancels an item: one that waits never starts, one that runs is told to stop. Its `onComplete` is told.
     pub async fn cancel(&self, work_id: &str) -> Result<Canceled> {
-        let not_found = || crate::Error::NotFound(work_id.to_owned());
-        let id = parse(work_id).ok_or_else(not_found)?;
-        let done = match self.cancel_once(id, false).await {
+        let id = parse(work_id).ok_or_else(|| crate::Error::NotFound(work_id.to_owned()))?;
+        match self.cancel_once(id, false).await {
+            Err(crate::Error::NotFound(id)) => Err(crate::Error::NotFound(id)),
             // Its `onComplete` is the only stranger in there; whatever it fails with must not save the item.
             Err(error) if !error.is_retryable() => self.cancel_once(id, true).await,
             done => done,
-        };
-        done?.ok_or_else(not_found)
+        }
     }
 
-    async fn cancel_once(&self, id: Uuid, is_told_later: bool) -> Result<Option<Canceled>> {
+    async fn cancel_once(&self, id: Uuid, is_told_later: bool) -> Result<Canceled> {
         let cancel = async |tx: Tx, (ground, id, is_told_later): (Arc<Ground>, Uuid, bool)| {
-            cancel(&ground, &tx, id, is_told_later).await
+            let done = cancel(&ground, &tx, id, is_told_later).await?;
+            // Nothing was done, and nothing is to go along with it.
+            Ok(done.ok_or_else(|| crate::Error::NotFound(text(id)))?)
         };
         Ok(self.store().transact_with((self.ground().clone(), id, is_told_later), cancel).await?)
     }

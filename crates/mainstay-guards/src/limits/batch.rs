@@ -79,6 +79,11 @@ impl<R: Runs> Batcher<R> {
         answer.unwrap_or_else(|| Err(self.0.runs.lost()))
     }
 
+    /// Asks alone, on the caller's own task whoever else asks: for what is to be a part of what that task does.
+    pub(super) async fn ask_alone(&self, ask: R::Ask) -> Result<R::Answer> {
+        self.0.runs.run_alone(ask).await
+    }
+
     fn enter(&self, ask: R::Ask) -> Entered<R> {
         let mut queue = self.0.queue();
         if queue.under_way < self.0.lanes && queue.waiting.is_empty() {

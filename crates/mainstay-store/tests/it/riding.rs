@@ -64,3 +64,19 @@ fn reads_and_what_is_spawned_have_no_part_in_it() {
         assert_eq!(ids(&store).await, [1]);
     });
 }
+
+#[test]
+fn a_transaction_that_does_nothing_leaves_it_for_one_that_does() {
+    for_each_store(async |place| {
+        let store = with_table(&place).await;
+        let look = async |tx: Tx| tx.query("SELECT id FROM notes", &[]).await.map(drop);
+        assert!(!riding(Arc::new(Note(100)), async { store.transact(look).await.unwrap() }).await.1);
+        assert_eq!(ids(&store).await, [] as [i64; 0]);
+        let both = async {
+            store.transact(look).await.unwrap();
+            write(&store, 1).await;
+        };
+        assert!(riding(Arc::new(Note(100)), both).await.1);
+        assert_eq!(ids(&store).await, [1, 100]);
+    });
+}

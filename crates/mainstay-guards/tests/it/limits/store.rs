@@ -5,7 +5,7 @@ use mainstay_core::random::SeededRandom;
 use mainstay_guards::Error;
 use mainstay_guards::limits::store::{COMPONENT, Limits, Reservation, Standing, Wanted};
 use mainstay_guards::limits::{Decision, Definition, Kind, Policy, RateLimitChecker, RateLimiter, Verb};
-use mainstay_store::{Store, Tx};
+use mainstay_store::{Ending, Epilogue, Store, Tx, riding};
 use mainstay_testkit::stores::{
     Kind as StoreKind, Place, for_each_kind, for_each_lasting_store, for_each_store,
 };
@@ -431,5 +431,30 @@ fn a_store_has_no_more_limits_than_it_may_have() {
         assert_eq!(refused.code(), "LIMITS_TOO_MANY");
         assert_eq!(limits.definition("one more").await.unwrap_err().code(), "UNKNOWN_LIMIT");
         limits.define("limit 7", bucket(1.0, 1_000)).await.unwrap();
+    });
+}
+
+/// Goes along, and does nothing.
+struct Nothing;
+
+impl Epilogue for Nothing {
+    fn conclude(self: Arc<Self>, _: Tx) -> Ending {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[test]
+fn what_operators_do_takes_their_audit_along_whoever_else_asks() {
+    for_each_store(async |place| {
+        let limits = InStore::open(&place).await.limits;
+        limits.define("x", bucket(10.0, 1_000)).await.unwrap();
+        for verb in [Verb::Reset, Verb::Block(1_000)] {
+            let acting = riding(Arc::new(Nothing), limits.act("x", "a", verb));
+            // On PostgreSQL the first is still under way when the second begins.
+            let (taken, (done, went_along)) = tokio::join!(biased; limits.consume("x", "b", 1), acting);
+            taken.unwrap();
+            done.unwrap();
+            assert!(went_along, "{verb:?}");
+        }
     });
 }
