@@ -114,7 +114,7 @@ fn shown(entry: &config::table::Entry) -> serde_json::Value {
         _ if entry.field.key == "url" => {
             entry.value.as_str().map_or(serde_json::Value::Null, |url| masked(url).into())
         }
-        _ => entry.value.clone(),
+        _ => output::masked(&entry.value),
     }
 }
 

@@ -156,7 +156,7 @@ impl HttpFunction {
 
     /// A function that shares the connections of a client.
     pub fn with_client(config: HttpConfig, client: Client) -> Result<Self, ConfigError> {
-        let bad = || ConfigError::BadUrl(config.url.clone());
+        let bad = || ConfigError::BadUrl(without_secrets(&config.url));
         let uri: Uri = config.url.parse().map_err(|_| bad())?;
         let authority = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or_else(bad)?;
         if authority.as_str().contains('@') {
@@ -284,6 +284,15 @@ impl HttpFunction {
         secrets.iter().filter_map(Secret::text).for_each(|secret| confided.add(secret));
         sign(secrets, post.body, post.now_ms).split(",v1=").skip(1).for_each(|code| confided.add(code));
         confided
+    }
+}
+
+/// A URL that cannot be read, without what may be a password or a key in it.
+fn without_secrets(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match url.rsplit_once('@') {
+        Some((_, rest)) => format!("…@{rest}"),
+        None => url.to_owned(),
     }
 }
 

@@ -7,7 +7,9 @@ use crate::item::Item;
 use crate::schema::waiting;
 use crate::status::{HELD, Native, Record, native_of};
 use crate::work::Ground;
+use mainstay_core::secrets;
 use mainstay_store::{Result, Row, Tx, Value, params};
+use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use uuid::Uuid;
@@ -302,8 +304,17 @@ impl Look<'_> {
                 .query
                 .args
                 .as_deref()
-                .is_none_or(|text| item.args.as_ref().is_some_and(|args| args.get().contains(text)))
+                .is_none_or(|text| item.args.as_ref().is_some_and(|args| is_told_in(args, text)))
     }
+}
+
+/// Whether arguments hold a text as they are shown: what is hidden must not be guessed letter by letter.
+fn is_told_in(args: &RawValue, text: &str) -> bool {
+    if !args.get().contains(text) {
+        return false;
+    }
+    let read = serde_json::from_str(args.get());
+    read.is_ok_and(|mut read| !secrets::hide(&mut read) || read.to_string().contains(text))
 }
 
 /// An item that has ended, from what is kept of it.
@@ -312,4 +323,21 @@ pub(super) fn of_record(id: Uuid, pool: String, ended_at: i64, record: &str) -> 
     let (retry_of, correlation_id) = (record.retry_of.take(), record.correlation.take());
     let status = record.status(id, pool, ended_at);
     Ok(Details { correlation_id, retry_of, ..Details::ended(status) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_not_found_letter_by_letter() {
+        let args = RawValue::from_string(r#"{"apiKey":"canary","order":"ord-7"}"#.to_owned()).unwrap();
+        for (text, is_found) in
+            [("ord-7", true), ("\"ord", true), ("canary", false), ("\"c", false), ("ord-8", false)]
+        {
+            assert_eq!(is_told_in(&args, text), is_found, "{text}");
+        }
+        let plain = RawValue::from_string("[1.10]".to_owned()).unwrap();
+        assert!(is_told_in(&plain, "1.10"), "as it was given");
+    }
 }

@@ -271,8 +271,8 @@ pub(super) async fn run_letter(
 pub(super) async fn prepare_letter(
     Models(models): Models,
     Path((projection, event_id)): Path<(String, String)>,
-) -> Answer<Json<Letter>> {
-    Ok(Json(models.prepare_letter(&projection, &event_id).await?))
+) -> Answer<Masked<Letter>> {
+    Ok(Masked(models.prepare_letter(&projection, &event_id).await?))
 }
 
 /// Say how seeing to a dead letter by hand has ended

@@ -1,6 +1,7 @@
 //! `/v1/crons`: work that the clock enqueues.
 
 use super::{Shop, schema};
+use crate::masked::Masked;
 use crate::{Answer, Json, Path};
 use mainstay_work::{Cron, CronStatus, Error, Work};
 use serde::Serialize;
@@ -20,14 +21,14 @@ pub(super) struct Removed {
 /// List the crons, and when they are due
 #[utoipa::path(get, path = "/v1/crons", operation_id = "listCrons", tag = "work",
     responses((status = 200, body = schema::Crons)))]
-pub(super) async fn list(Shop(work): Shop) -> Answer<Json<Crons>> {
-    Ok(Json(Crons { crons: work.crons().await? }))
+pub(super) async fn list(Shop(work): Shop) -> Answer<Masked<Crons>> {
+    Ok(Masked(Crons { crons: work.crons().await? }))
 }
 
 /// Look at a cron
 #[utoipa::path(get, path = "/v1/crons/{name}", operation_id = "getCron", tag = "work",
     params(("name" = String, Path, description = "The cron")), responses((status = 200, body = schema::CronStatus)))]
-pub(super) async fn get(Shop(work): Shop, Path(name): Path<String>) -> Answer<Json<CronStatus>> {
+pub(super) async fn get(Shop(work): Shop, Path(name): Path<String>) -> Answer<Masked<CronStatus>> {
     status(&work, name).await
 }
 
@@ -42,7 +43,7 @@ pub(super) async fn put(
     Shop(work): Shop,
     Path(name): Path<String>,
     Json(cron): Json<Cron>,
-) -> Answer<Json<CronStatus>> {
+) -> Answer<Masked<CronStatus>> {
     work.cron(Cron { name: name.clone(), ..cron }).await?;
     status(&work, name).await
 }
@@ -58,7 +59,7 @@ pub(super) async fn remove(Shop(work): Shop, Path(name): Path<String>) -> Answer
 /// Let a cron rest
 #[utoipa::path(post, path = "/v1/crons/{name}/pause", operation_id = "pauseCron", tag = "work",
     params(("name" = String, Path, description = "The cron")), responses((status = 200, body = schema::CronStatus)))]
-pub(super) async fn pause(Shop(work): Shop, Path(name): Path<String>) -> Answer<Json<CronStatus>> {
+pub(super) async fn pause(Shop(work): Shop, Path(name): Path<String>) -> Answer<Masked<CronStatus>> {
     work.pause_cron(&name, true).await?;
     status(&work, name).await
 }
@@ -66,12 +67,12 @@ pub(super) async fn pause(Shop(work): Shop, Path(name): Path<String>) -> Answer<
 /// Let a cron go on from its next tick
 #[utoipa::path(post, path = "/v1/crons/{name}/resume", operation_id = "resumeCron", tag = "work",
     params(("name" = String, Path, description = "The cron")), responses((status = 200, body = schema::CronStatus)))]
-pub(super) async fn resume(Shop(work): Shop, Path(name): Path<String>) -> Answer<Json<CronStatus>> {
+pub(super) async fn resume(Shop(work): Shop, Path(name): Path<String>) -> Answer<Masked<CronStatus>> {
     work.pause_cron(&name, false).await?;
     status(&work, name).await
 }
 
-async fn status(work: &Work, name: String) -> Answer<Json<CronStatus>> {
+async fn status(work: &Work, name: String) -> Answer<Masked<CronStatus>> {
     let found = work.crons().await?.into_iter().find(|cron| cron.name == name);
-    Ok(Json(found.ok_or(Error::UnknownCron(name))?))
+    Ok(Masked(found.ok_or(Error::UnknownCron(name))?))
 }
