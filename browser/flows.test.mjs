@@ -72,6 +72,22 @@ test("work runs now, is cancelled, and waits in the queue of its key", async (t)
   await act(page.locator("#live"), page, "Cancel", { told: "It is cancelled." });
 });
 
+test("a question stays with what it was asked about while the list goes on", async (t) => {
+  const page = await visit(t);
+  const first = await enqueue({ runAfterMs: 3_600_000 });
+  await page.goto(`${url}/console/work?pool=${POOL}&state=delayed`);
+  const call = page.locator("details.ask[open] input[name=call]");
+  await row(page, first.slice(-8)).locator("summary", { hasText: "Cancel…" }).click();
+  assert.ok((await call.inputValue()).includes(first));
+  const second = await enqueue({ runAfterMs: 3_600_000 });
+  await page.locator(`a[href='/console/work/${second}']`).waitFor();
+  assert.ok((await call.inputValue()).includes(first), "another one would be cancelled");
+  await page.locator("details.ask[open] .panel button").click();
+  await page.locator(".notice", { hasText: "It is cancelled." }).waitFor();
+  assert.equal((await api("GET", `/admin/work/${second}`)).state, "pending");
+  await api("DELETE", `/v1/work/${second}`);
+});
+
 test("work that has failed is found by its state, and tried again", async (t) => {
   const page = await visit(t);
   await alone(t);

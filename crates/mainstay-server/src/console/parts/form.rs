@@ -2,7 +2,9 @@
 
 use super::super::visit::Visit;
 use crate::access::Role;
+use crate::tokens::hex;
 use maud::{Markup, html};
+use sha2::{Digest, Sha256};
 
 /// Filters of a list: a form that asks for the same view again.
 pub(in super::super) fn filters(visit: &Visit, fields: Markup) -> Markup {
@@ -84,11 +86,25 @@ impl Default for Ask<'_> {
 }
 
 impl Ask<'_> {
+    /// What it does has the same id whenever it is drawn. While a page follows a list, rows come and go around a question that
+    /// is open, and it must stay with the row it was asked about.
+    fn id(&self) -> String {
+        let mut hasher = Sha256::new();
+        for part in
+            [self.verb, &self.call].into_iter().chain(self.with.iter().map(|(_, value)| value.as_str()))
+        {
+            hasher.update(part);
+            hasher.update([0]);
+        }
+        format!("ask-{}", &hex(&hasher.finalize())[..16])
+    }
+
     /// As a button that opens what it will do. Nothing for who may not.
     pub(in super::super) fn draw(self, visit: &Visit) -> Markup {
         if !visit.may(self.role) {
             return html! {};
         }
+        let id = self.id();
         let fields = html! {
             input type="hidden" name="call" value=(self.call);
             input type="hidden" name="back" value=(visit.here());
@@ -100,7 +116,7 @@ impl Ask<'_> {
             button.grave[self.is_grave] type="submit" { (self.verb) }
         };
         html! {
-            details.ask {
+            details.ask id=(id) {
                 summary.grave[self.is_grave] { (self.verb) "…" }
                 div.panel { (post(visit, "/console/act", fields)) }
             }
