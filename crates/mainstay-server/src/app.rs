@@ -6,7 +6,7 @@ use crate::figures::Figures;
 use crate::health::Watch;
 use crate::lately::Lately;
 use crate::report::{self, Rates};
-use crate::{Options, Rooms, Shutdown, Tokens};
+use crate::{Answer, Options, Problem, Rooms, Shutdown, Tokens, error};
 use mainstay_core::measure::Measured;
 use mainstay_events::Log;
 use mainstay_flows::commands::Dispatcher;
@@ -21,6 +21,7 @@ use mainstay_store::system::SystemRandom;
 use mainstay_work::Work;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What every handler can reach. Clones are the same.
 #[derive(Clone)]
@@ -42,6 +43,8 @@ pub(crate) struct Inner {
     pub(crate) past: Past,
     pub(crate) letter_stats: Lately<Stats>,
     pub(crate) letter_groups: Lately<Vec<Group>>,
+    /// Room for answers that have no end.
+    pub(crate) streams: Arc<Semaphore>,
     /// The description of the API, as it is served.
     pub(crate) openapi: String,
 }
@@ -109,6 +112,13 @@ impl App {
     /// The wish that the server stops; answers that stream end when it comes.
     pub fn shutdown(&self) -> &Shutdown {
         &self.0.shutdown
+    }
+
+    /// Room for an answer that has no end, as long as it is held. There is less of it than there may be connections, so that
+    /// those who follow do not keep out those who ask, probes among them.
+    pub(crate) fn room_to_follow(&self) -> Answer<OwnedSemaphorePermit> {
+        let taken = |_| Problem::new(&error::STREAMS_FULL, "As many follow as the server has room for.");
+        self.0.streams.clone().try_acquire_owned().map_err(taken)
     }
 
     /// Everything that keeps figures about itself, for `/metrics`. A further part is a further line.

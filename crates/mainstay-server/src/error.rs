@@ -130,6 +130,9 @@ mainstay_core::codes! {
     REQUEST_TIMEOUT "REQUEST_TIMEOUT" 503 true
         "The request took longer than the server allows and was given up. What it had committed by then stays."
         "Try again with an idempotency key; if it lasts, look at the metrics of the store, or raise server.requestTimeoutMs.";
+    STREAMS_FULL "STREAMS_FULL" 503 true
+        "As many follow the log or a page of the console as the server has room for: half of its connections."
+        "Try again later, follow through another node, or raise server.maxConnections.";
     INTERNAL_ERROR "INTERNAL_ERROR" 500 false
         "The server made a mistake. It goes on serving others."
         "Report it with the trace id of the answer's traceparent header; the log has the rest.";

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 /// How long a look may take.
 const BOUND: Duration = Duration::from_secs(1);
 /// How long an old look is better than none: whoever looks at figures comes more often.
-const STALE: Duration = Duration::from_secs(60);
+pub(crate) const STALE: Duration = Duration::from_secs(60);
 
 /// What was seen, or the code of why nothing was.
 pub(crate) type Look<T> = Result<Arc<T>, &'static str>;

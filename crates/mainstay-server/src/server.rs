@@ -66,6 +66,7 @@ impl Server {
         let routes = routes::all().and(further);
         let table = routes.table();
         let description = routes.describe(openapi::base()).to_pretty_json();
+        let streams = Arc::new(Semaphore::new((options.max_connections / 2).max(1)));
         let app = App::new(Inner {
             options,
             address,
@@ -82,6 +83,7 @@ impl Server {
             past: Default::default(),
             letter_stats: Default::default(),
             letter_groups: Default::default(),
+            streams,
             openapi: description.expect("a description is texts and numbers"),
         });
         report::begin(&app);
@@ -124,13 +126,13 @@ impl Server {
         let Self { service, listener, .. } = self;
         let shutdown = service.app.shutdown().clone();
         let mut connections = JoinSet::new();
-        // So that the first probe finds something.
-        health::begin(&service.app);
         let reporting = report::emit_every_minute(&service.app);
+        let watching = health::keep_watching(&service.app);
         let remembering = console::remember(&service.app);
         tokio::select! {
             () = accept(&listener, &service, &mut connections) => {}
             () = reporting => {}
+            () = watching => {}
             () = remembering => {}
             () = stop => {}
             () = shutdown.requested() => {}

@@ -4,6 +4,7 @@
 //! Everybody has a count of their own, so that nobody is hidden by what others do.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,13 +14,16 @@ const MAX_QUESTIONS: usize = 10_000;
 
 /// What was written down lately.
 #[derive(Default)]
-pub(super) struct Seldom(Mutex<State>);
+pub(super) struct Seldom {
+    state: Mutex<State>,
+    hasher: RandomState,
+}
 
 #[derive(Default)]
 struct State {
     began: Option<Instant>,
-    /// What everybody has asked.
-    questions: HashSet<String>,
+    /// What everybody has asked, as hashes: a question may be long.
+    questions: HashSet<u64>,
     /// How much there was of each.
     counts: HashMap<String, u32>,
 }
@@ -40,12 +44,12 @@ pub(super) enum Due {
 impl Seldom {
     /// Whether something that `who` does is to be written down: the first `most` of a minute are, and each `question` once.
     pub(super) fn ask(&self, who: &str, question: Option<&str>, most: u32, now: Instant) -> Due {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
             *state = State { began: Some(now), ..State::default() };
         }
         if let Some(question) = question {
-            let question = format!("{who}\0{question}");
+            let question = self.hasher.hash_one((who, question));
             if state.questions.contains(&question) {
                 return Due::Already;
             }
@@ -89,6 +93,6 @@ mod tests {
         let due = (2..3 * MAX_QUESTIONS).filter(|number| ask("a", *number) == Now).count();
         assert_eq!(due, 299);
         assert_eq!(ask("c", 1), Now);
-        assert!(seldom.0.lock().unwrap().questions.len() <= MAX_QUESTIONS);
+        assert!(seldom.state.lock().unwrap().questions.len() <= MAX_QUESTIONS);
     }
 }

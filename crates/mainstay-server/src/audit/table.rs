@@ -131,7 +131,8 @@ pub(super) async fn list(tx: &Tx, filter: &Filter, limit: usize) -> Result<Vec<E
 }
 
 fn of(row: &Row) -> Result<Entry> {
-    let outcome: &str = row.get(7)?;
+    let outcome = Outcome::of(row.get(7)?);
+    let hash: String = row.get(10)?;
     Ok(Entry {
         number: row.get(0)?,
         timestamp: row.get(1)?,
@@ -141,9 +142,10 @@ fn of(row: &Row) -> Result<Entry> {
         user_id: row.get(4)?,
         role: row.get(5)?,
         tenant_id: row.get(6)?,
-        outcome: Outcome::of(outcome).unwrap_or(Outcome::Failed),
+        outcome: outcome.unwrap_or(Outcome::Failed),
         code: row.get(8)?,
         trace_id: row.get(9)?,
-        hash: row.get(10)?,
+        // What is no outcome was changed, too.
+        hash: if outcome.is_some() { hash } else { String::new() },
     })
 }

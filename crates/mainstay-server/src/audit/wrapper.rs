@@ -3,22 +3,25 @@
 use super::entry::{Entry, Outcome};
 use super::seldom::{Due, Seldom};
 use super::{Audit, args, table};
-use crate::Problem;
 use crate::access::Principal;
 use crate::access::guard::Refused;
 use crate::app::App;
 use crate::problem::Code;
+use crate::{Problem, error};
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::RETRY_AFTER;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Uri};
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
+use mainstay_core::codes::ErrorCode;
 use mainstay_core::trace::TraceContext;
 use mainstay_guards::limits::limited_code;
 use mainstay_store::{Ending, Epilogue, Tx, riding};
 use serde_json::Value;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -28,6 +31,9 @@ pub(crate) const LIMIT: &str = "adminOperations";
 const MAX_BODY_BYTES: usize = 64 << 10;
 /// How many refusals are written down in a minute: of each token, and of all whom nobody knows.
 const REFUSALS: u32 = 60;
+/// How often it is written down in a minute that somebody came, went or was not let in: of each token, and of all whom nobody
+/// knows.
+const LOGINS: u32 = 60;
 /// How many reads are written down in a minute, of each token.
 const READS: u32 = 300;
 /// What says in an entry that from there on not everything of the minute was written down.
@@ -98,14 +104,24 @@ pub(crate) async fn audited(
         return response;
     }
     let rider = Arc::new(call.clone());
-    let (response, is_written) = riding(rider, answer(request)).await;
+    let (answered, is_written) = riding(rider, AssertUnwindSafe(answer(request)).catch_unwind()).await;
     let entry = &mut call.entry;
-    entry.outcome = Outcome::of_status(response.status().as_u16());
-    entry.code = code_of(&response);
-    if !is_written || entry.outcome != Outcome::Done {
+    let Ok(response) = &answered else {
+        entry.outcome = Outcome::Failed;
+        entry.code = Some(error::INTERNAL_ERROR.code.to_owned());
         write(app, call).await;
+        // Whoever stands around this answers, and counts it.
+        return answered.unwrap_or_else(|panic| resume_unwind(panic));
+    };
+    entry.outcome = Outcome::of_status(response.status().as_u16());
+    entry.code = code_of(response);
+    match entry.outcome {
+        Outcome::Done if is_written => {}
+        // Nothing else bounds how often somebody is refused who need not count.
+        Outcome::Refused if !deed.is_counted => write_seldom(app, call).await,
+        _ => write(app, call).await,
     }
-    response
+    answered.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 fn code_of(response: &Response) -> Option<String> {
@@ -196,7 +212,7 @@ fn overheard(body: Body) -> (Body, Heard) {
 /// Counts an operation; the answer when there were too many.
 async fn limit(app: &App, user: &str) -> Result<(), Response> {
     let decision = app.limits().consume(LIMIT, user, 1).await;
-    let decision = decision.map_err(|error| Problem::internal(&error).into_response())?;
+    let decision = decision.map_err(|error| Problem::from(error).into_response())?;
     if decision.allowed {
         return Ok(());
     }
@@ -207,17 +223,21 @@ async fn limit(app: &App, user: &str) -> Result<(), Response> {
     Err(response)
 }
 
-/// Writes down something that is no call of the API: that somebody came in, or went, or was not let in.
-pub(crate) async fn note(app: &App, action: &'static str, principal: Option<&Principal>, outcome: Outcome) {
+/// Writes down something that is no call of the API: that somebody came in, or went, or was not let in, which has a code.
+pub(crate) async fn note(
+    app: &App,
+    action: &'static str,
+    principal: Option<&Principal>,
+    refused: Option<&'static ErrorCode>,
+) {
     let (parts, ()) = axum::http::Request::new(()).into_parts();
-    let mut entry = Entry { outcome, ..entry(action, &parts) };
+    let outcome = if refused.is_some() { Outcome::Refused } else { Outcome::Done };
+    let code = refused.map(|refused| refused.code.to_owned());
+    let mut entry = Entry { outcome, code, ..entry(action, &parts) };
     if let Some(principal) = principal {
         entry.identify(principal);
     }
-    let due = match outcome {
-        Outcome::Done => Due::Now,
-        _ => app.auditor().logins.ask(&entry.user_id, None, REFUSALS, Instant::now()),
-    };
+    let due = app.auditor().logins.ask(&entry.user_id, None, LOGINS, Instant::now());
     let path = action.split_once(' ').map_or("/", |(_, path)| path);
     let call = Call { entry, uri: Uri::from_static(path), heard: Heard::default() };
     if let Some(call) = call.unless_too_many(app, due) {

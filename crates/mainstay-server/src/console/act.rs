@@ -6,13 +6,15 @@
 
 use super::login::destination;
 use super::visit::{Asked, TOLD, Visit};
-use crate::{Answer, Problem, error};
+use crate::{Answer, Problem, audit, error};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde_json::{Map, Number, Value};
 use subtle::ConstantTimeEq;
 
+/// What a form is called in the audit that is not let in. One that is let in is the call that it makes.
+pub(super) const FORM: &str = "POST /console";
 /// Browsers keep four kilobytes of a cookie, or nothing.
 const MAX_TOLD_BYTES: usize = 800;
 /// How long what is to be told waits for the next page.
@@ -20,7 +22,7 @@ const TOLD_SECONDS: u32 = 20;
 
 /// Does what a form says, and goes back to where it was.
 pub(super) async fn act(visit: Visit, form: Asked) -> Answer<Response> {
-    check(&visit, &form)?;
+    check(&visit, &form).await?;
     let (method, path) = call(&form)?;
     let document = document(&form)?;
     let came = visit.api.call(method, &path, document.as_ref()).await;
@@ -60,12 +62,13 @@ fn escaped_within(text: &str, most: usize) -> String {
     escaped
 }
 
-/// Refuses a form that does not come from a page of this session.
-pub(super) fn check(visit: &Visit, form: &Asked) -> Answer<()> {
+/// Refuses a form that does not come from a page of this session, and writes that down.
+pub(super) async fn check(visit: &Visit, form: &Asked) -> Answer<()> {
     let brought = form.get("csrf").unwrap_or_default();
     if bool::from(brought.as_bytes().ct_eq(visit.session.csrf.as_bytes())) {
         return Ok(());
     }
+    audit::note(&visit.app, FORM, Some(&visit.principal), Some(&error::ORIGIN_REFUSED)).await;
     Err(Problem::new(
         &error::ORIGIN_REFUSED,
         "The form does not come from a page of this session; load the page again.",

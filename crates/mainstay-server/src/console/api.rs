@@ -52,6 +52,12 @@ impl Fault {
         Self { status: 403, code: "UNAUTHORIZED".to_owned(), detail }
     }
 
+    /// A form names a call that is no path.
+    fn no_path() -> Self {
+        let detail = "The call of the form is not a path.".to_owned();
+        Self { status: 400, code: "BODY_INVALID".to_owned(), detail }
+    }
+
     pub(super) fn internal(reason: impl std::fmt::Display) -> Self {
         tracing::error!(%reason, "the console could not be answered");
         let detail = "The log of the server has the reason.".to_owned();
@@ -75,7 +81,7 @@ impl Api {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        let mut request = request.body(body).map_err(Fault::internal)?;
+        let mut request = request.body(body).map_err(|_| Fault::no_path())?;
         let known = request.extensions_mut();
         known.insert(Inside(self.principal.clone()));
         known.insert(self.followed);

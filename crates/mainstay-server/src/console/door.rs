@@ -8,7 +8,7 @@ use super::sessions::csrf;
 use super::visit::{Session, Visit};
 use super::{Console, LOGIN, Sessions};
 use crate::access::local::{self, PROXY_HEADERS, SEC_FETCH_SITE};
-use crate::{Answer, Problem, error};
+use crate::{Answer, Problem, audit, error};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, FORWARDED, HeaderName, ORIGIN, REFERRER_POLICY,
@@ -21,6 +21,9 @@ use axum::response::{IntoResponse, Redirect, Response};
 use mainstay_guards::http::Peer;
 use std::convert::Infallible;
 use tokio::time::timeout;
+
+/// What somebody is called in the audit who comes from elsewhere, or is not logged in.
+const STRANGER: &str = "ANY /console";
 
 /// The cookie of a session.
 pub(super) const COOKIE_NAME: &str = "mainstay_console";
@@ -35,7 +38,10 @@ const OPENER: HeaderName = HeaderName::from_static("cross-origin-opener-policy")
 pub(super) async fn every(State(console): State<Console>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let mut answer = match objection(&console, &parts) {
-        Some(objection) => Problem::new(&error::ORIGIN_REFUSED, objection).into_response(),
+        Some(objection) => {
+            audit::note(&console.app, STRANGER, None, Some(&error::ORIGIN_REFUSED)).await;
+            Problem::new(&error::ORIGIN_REFUSED, objection).into_response()
+        }
         None => in_time(&console, next.run(Request::from_parts(parts, body))).await,
     };
     let headers = answer.headers_mut();
@@ -131,6 +137,10 @@ pub(super) async fn known(State(console): State<Console>, request: Request, next
         }
         Ok(None) => {
             console.app.figures().refused.increment();
+            // A page that is left open after its session asks again and again; a form does not.
+            if parts.method != Method::GET {
+                audit::note(&console.app, STRANGER, None, Some(&error::UNAUTHENTICATED)).await;
+            }
             Problem::new(&error::UNAUTHENTICATED, "Nobody is logged in; go to /console/login.")
                 .into_response()
         }

@@ -3,8 +3,8 @@
 use super::api::Fault;
 use super::visit::Visit;
 use super::{Sessions, views};
-use crate::Shutdown;
 use crate::lately::Followed;
+use crate::{Answer, Shutdown};
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// How often a view is drawn anew.
 const EVERY: Duration = Duration::from_secs(2);
@@ -24,6 +25,7 @@ const SELDOM: Duration = Duration::from_secs(10);
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 struct Following {
+    _room: OwnedSemaphorePermit,
     visit: Visit,
     shutdown: Shutdown,
     last: String,
@@ -33,12 +35,13 @@ struct Following {
 }
 
 /// Follows a view.
-pub(super) async fn follow(mut visit: Visit) -> Response {
+pub(super) async fn follow(mut visit: Visit) -> Answer<Response> {
+    let room = visit.app.room_to_follow()?;
     visit.api.followed = Followed(true);
     let shutdown = visit.app.shutdown().clone();
     // What the page was loaded with is fresh.
-    let following =
-        Following { visit, shutdown, last: String::new(), said: Instant::now(), wait: EVERY, is_over: false };
+    let (last, said) = (String::new(), Instant::now());
+    let following = Following { _room: room, visit, shutdown, last, said, wait: EVERY, is_over: false };
     let chunks = stream::unfold(following, async |mut following| {
         let chunk = following.next().await?;
         Some((Ok::<_, Infallible>(chunk), following))
@@ -48,7 +51,7 @@ pub(super) async fn follow(mut visit: Visit) -> Response {
         // Buffering proxies would hold it back.
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    (headers, Body::from_stream(chunks)).into_response()
+    Ok((headers, Body::from_stream(chunks)).into_response())
 }
 
 impl Following {
@@ -63,8 +66,7 @@ impl Following {
                 () = self.shutdown.requested() => return None,
             }
             let began = Instant::now();
-            // Whoever has left in another window has left in this one. A store that cannot be asked says nothing against anybody.
-            if let Ok(None) = Sessions::new(&self.visit.app).token(&self.visit.session.secret).await {
+            if self.has_left().await {
                 return self.end();
             }
             let drawn = match views::sheet(&self.visit).await {
@@ -86,6 +88,17 @@ impl Following {
         }
     }
 
+    /// Whoever has left in another window has left in this one, and so has one whose token is void. A store that cannot be
+    /// asked says nothing against anybody.
+    async fn has_left(&self) -> bool {
+        let app = &self.visit.app;
+        match Sessions::new(app).token(&self.visit.session.secret).await {
+            Ok(Some(token)) => matches!(app.tokens().principal(&token).await, Ok(None)),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+
     /// Whoever is not logged in any more is told to go to the login.
     fn end(&mut self) -> Option<Bytes> {
         self.is_over = true;
@@ -98,15 +111,21 @@ fn wait(took: Duration) -> Duration {
     took.saturating_mul(SHARE).clamp(EVERY, SELDOM)
 }
 
-/// A server-sent event: each line of it is marked as data.
+/// A server-sent event: each line of it is marked as data. To a browser a carriage return alone ends a line, too.
 fn message(text: &str) -> String {
-    let lines = text.lines().map(|line| format!("data: {line}\n"));
+    let lines = text.split(['\n', '\r']).map(|line| format!("data: {line}\n"));
     lines.collect::<String>() + "\n"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_text_ends_a_message_or_begins_another_field() {
+        assert_eq!(message("a\nb"), "data: a\ndata: b\n\n");
+        assert_eq!(message("a\r\revent: over"), "data: a\ndata: \ndata: event: over\n\n");
+    }
 
     #[test]
     fn what_is_expensive_is_drawn_less_often_and_never_forgotten() {

@@ -4,8 +4,7 @@ use super::door::{COOKIE_NAME, Way};
 use super::sessions::SESSION_MS;
 use super::visit::{Asked, Visit};
 use super::{Console, LOGIN, ROOT, Sessions, page};
-use crate::audit::Outcome;
-use crate::{Answer, audit};
+use crate::{Answer, audit, error};
 use axum::extract::{RawQuery, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderValue, StatusCode};
@@ -38,11 +37,11 @@ pub(super) async fn form(
             sessions.end(secret).await?;
         }
         console.app.figures().refused.increment();
-        audit::note(&console.app, BY_LINK, None, Outcome::Refused).await;
+        audit::note(&console.app, BY_LINK, None, Some(&error::UNAUTHENTICATED)).await;
         let why = "The link was used already, or is too old. Log in with a token.";
         return Ok(ask(StatusCode::UNAUTHORIZED, &to, Some(why)));
     };
-    audit::note(&console.app, BY_LINK, Some(principal), Outcome::Done).await;
+    audit::note(&console.app, BY_LINK, Some(principal), None).await;
     Ok(come_in(&way, secret, &to))
 }
 
@@ -52,11 +51,11 @@ pub(super) async fn enter(State(console): State<Console>, way: Way, asked: Asked
     let presented = asked.get("token").unwrap_or_default();
     let Some(principal) = console.app.tokens().authenticate(presented).await? else {
         console.app.figures().refused.increment();
-        audit::note(&console.app, BY_TOKEN, None, Outcome::Refused).await;
+        audit::note(&console.app, BY_TOKEN, None, Some(&error::UNAUTHENTICATED)).await;
         return Ok(ask(StatusCode::UNAUTHORIZED, &to, Some("The token is unknown, revoked or expired.")));
     };
     let secret = Sessions::new(&console.app).begin(principal.name()).await?;
-    audit::note(&console.app, BY_TOKEN, Some(&principal), Outcome::Done).await;
+    audit::note(&console.app, BY_TOKEN, Some(&principal), None).await;
     Ok(come_in(&way, &secret, &to))
 }
 
@@ -67,9 +66,9 @@ pub(super) async fn leave(
     way: Way,
     asked: Asked,
 ) -> Answer<Response> {
-    super::act::check(&visit, &asked)?;
+    super::act::check(&visit, &asked).await?;
     Sessions::new(&console.app).end(&visit.session.secret).await?;
-    audit::note(&console.app, LEFT, Some(&visit.principal), Outcome::Done).await;
+    audit::note(&console.app, LEFT, Some(&visit.principal), None).await;
     let mut answer = Redirect::to(LOGIN).into_response();
     set_cookie(&way, &mut answer, "", 0);
     Ok(answer)

@@ -35,6 +35,11 @@ const INSERT: &str = "INSERT INTO mainstay_console_sessions (hash, token_id, is_
 const FIND: &str = "SELECT token_id FROM mainstay_console_sessions \
     WHERE hash = $1 AND is_link = $2 AND expires_at > mainstay_now()";
 const REMOVE: &str = "DELETE FROM mainstay_console_sessions WHERE hash = $1";
+/// A token has so many sessions at most; the newest stay.
+const MOST_OF_A_TOKEN: i64 = 20;
+const MAKE_ROOM: &str = "DELETE FROM mainstay_console_sessions WHERE token_id = $1 AND is_link = $2 AND hash NOT IN \
+    (SELECT hash FROM mainstay_console_sessions WHERE token_id = $1 AND is_link = $2 \
+     ORDER BY expires_at DESC, hash LIMIT $3)";
 const PRUNE: &str = "DELETE FROM mainstay_console_sessions WHERE expires_at <= mainstay_now()";
 
 /// The sessions of a store.
@@ -63,6 +68,7 @@ impl Sessions {
         self.store
             .transact_with(stored, async |tx, (hash, token, is_link)| {
                 tx.execute(PRUNE, &[]).await?;
+                tx.execute(MAKE_ROOM, params![&token, i64::from(is_link), MOST_OF_A_TOKEN - 1]).await?;
                 insert(&tx, &hash, &token, is_link).await
             })
             .await?;

@@ -35,7 +35,10 @@ pub(crate) async fn now(app: &App) -> Look {
     app.watch().now(look::look(app.clone())).await
 }
 
-/// Looks, so that the first who asks finds something.
-pub(crate) fn begin(app: &App) {
-    app.watch().begin(look::look(app.clone()));
+/// Looks now and then whether anybody asks or not, so that whoever does finds something and need not wait, whatever the load.
+pub(crate) async fn keep_watching(app: &App) {
+    loop {
+        app.watch().begin(look::look(app.clone()));
+        tokio::time::sleep(glance::STALE / 2).await;
+    }
 }

@@ -15,7 +15,7 @@ mod table;
 
 pub use new::{Invalid, MAX_NAME_BYTES, MAX_TENANT_BYTES, New};
 pub use secret::Secret;
-pub(crate) use secret::hex;
+pub(crate) use secret::{hex, without_secrets};
 pub use table::{After, COMPONENT, Token};
 
 use crate::access::{Principal, Role};

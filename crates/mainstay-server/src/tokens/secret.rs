@@ -1,7 +1,9 @@
 //! The text that a token's holder keeps: `mst_`, the id, which is no secret, and 256 random bits.
 
+use mainstay_core::secrets::HIDDEN;
 use mainstay_store::{Error, Result};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::fmt;
 use std::fmt::Write;
 use subtle::ConstantTimeEq;
@@ -9,10 +11,23 @@ use subtle::ConstantTimeEq;
 const PREFIX: &str = "mst_";
 const ID_BYTES: usize = 8;
 const SECRET_BYTES: usize = 32;
+const TEXT_BYTES: usize = PREFIX.len() + 2 * ID_BYTES + 1 + 2 * SECRET_BYTES;
 
 /// A token's text. It is shown by [`reveal`](Self::reveal) and by nothing else.
 pub struct Secret {
     text: String,
+}
+
+/// A text, such as a path, in which nobody finds a token that was put there by mistake.
+pub(crate) fn without_secrets(text: &str) -> Cow<'_, str> {
+    let mut told = Cow::Borrowed(text);
+    for (at, _) in text.match_indices(PREFIX) {
+        if let Some(secret) = text.get(at..at + TEXT_BYTES).and_then(Secret::parse) {
+            let secret = &secret.text[PREFIX.len() + 2 * ID_BYTES + 1..];
+            told = Cow::Owned(told.replace(secret, HIDDEN));
+        }
+    }
+    told
 }
 
 impl Secret {

@@ -26,6 +26,7 @@ pub(crate) fn all() -> Routes {
         .add(Permission::Reader, routes!(panics))
         .add(Permission::Reader, routes!(wait))
         .add(Permission::Operator, routes!(never))
+        .add(Permission::Operator, routes!(panics_for_admins))
         .add(Permission::Reader, routes!(large))
         .add(Permission::Reader.streaming(), routes!(stream))
 }
@@ -72,6 +73,11 @@ async fn item(Path(number): Path<u32>) -> Json<u32> {
 
 #[utoipa::path(get, path = "/v1/test/panics")]
 async fn panics() {
+    panic!("the secret ingredient is missing");
+}
+
+#[utoipa::path(post, path = "/admin/test/panics")]
+async fn panics_for_admins() {
     panic!("the secret ingredient is missing");
 }
 

@@ -14,6 +14,7 @@ use mainstay_events::Subscription;
 use std::convert::Infallible;
 use std::io::Write;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 /// Proxies and clients give up on a line that is silent for half a minute or more.
@@ -50,6 +51,7 @@ pub(super) async fn subscribe(
     let epoch = log.epoch().await?;
     check_epoch(expected, epoch)?;
     let following = Following {
+        _room: app.room_to_follow()?,
         last_sent: selection.after,
         subscription: log.subscribe(selection).in_epoch(epoch),
         shutdown: app.shutdown().clone(),
@@ -74,6 +76,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A client that follows.
 struct Following {
+    _room: OwnedSemaphorePermit,
     subscription: Subscription,
     shutdown: Shutdown,
     opening: Option<Bytes>,

@@ -3,6 +3,7 @@
 use super::{House, form};
 use crate::client::get;
 use mainstay_server::Role;
+use mainstay_server::audit::{Audit, Filter, Outcome};
 use mainstay_testkit::stores::{Kind, Place};
 
 #[tokio::test]
@@ -85,6 +86,12 @@ async fn pages_of_elsewhere_can_do_nothing_with_somebody_elses_session() {
     ] {
         admin.send(refused).await.problem(403, "ORIGIN_REFUSED");
     }
+    form("/console/act", &[]).send(house.server.address).await.problem(401, "UNAUTHENTICATED");
+    let refused = Filter { outcome: Some(Outcome::Refused), after: Some(0), ..Filter::default() };
+    let refused = Audit::new(house.server.store.clone()).list(refused, 100).await.unwrap();
+    let codes: Vec<_> = refused.iter().filter_map(|entry| entry.code.as_deref()).collect();
+    assert_eq!(codes, [&["ORIGIN_REFUSED"; 9][..], &["UNAUTHENTICATED"]].concat());
+    assert_eq!(refused.iter().filter(|entry| entry.user_id != "nobody").count(), 3, "whose forms they were");
     assert!(!house.rooms.work.pool_status("shop").await.unwrap().is_paused);
     let own = format!("http://{}", house.server.address);
     assert_eq!(

@@ -8,6 +8,7 @@ use mainstay_server::tokens::New;
 use mainstay_server::{Role, Server, Tokens, equipped};
 use mainstay_store::{Store, Tx};
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
+use tokio::io::AsyncReadExt;
 
 #[tokio::test]
 async fn who_is_not_logged_in_is_sent_to_the_login_and_back() {
@@ -180,4 +181,39 @@ async fn a_session_ends_with_its_token_and_by_leaving() {
     // Another node revoked it; this one knows within a second.
     soon(async { while browser.send(get("/console")).await.status != 303 {} }).await;
     soon(until(&mut live, "event: over")).await;
+}
+
+#[tokio::test]
+async fn a_token_has_twenty_sessions_at_most_and_the_newest_stay() {
+    let server = Running::start(options()).await;
+    let token = server.token(Role::Reader).await;
+    let mut browsers = Vec::new();
+    for _ in 0..22 {
+        browsers.push(Browser::log_in(&server, &token).await);
+    }
+    let count = async |tx: Tx| {
+        tx.query_one("SELECT count(*) FROM mainstay_console_sessions", &[]).await?.get::<i64>(0)
+    };
+    assert_eq!(server.store.read(count).await.unwrap(), 20);
+    assert_eq!(browsers.last().unwrap().send(get("/console")).await.status, 200);
+}
+
+#[tokio::test]
+async fn those_who_follow_leave_room_for_those_who_ask() {
+    let server = Running::start(options().max_connections(4)).await;
+    let token = server.token(Role::Reader).await;
+    let browser = Browser::log_in(&server, &token).await;
+    let mut first = follow(&browser, "/console/live/work").await;
+    until(&mut first, "200 OK").await;
+    let mut second = follow(&browser, "/console/live/work").await;
+    until(&mut second, "200 OK").await;
+    browser.send(get("/console/live/work")).await.problem(503, "STREAMS_FULL");
+    get("/v1/events/subscribe").token(&token).send(server.address).await.problem(503, "STREAMS_FULL");
+    assert_eq!(get("/health/live").send(server.address).await.status, 200);
+    drop((first, second));
+    // Whoever has gone is noticed when something is sent to them.
+    let mut third = follow(&browser, "/console/live/work").await;
+    let mut said = [0; 12];
+    third.read_exact(&mut said).await.unwrap();
+    assert!(said.starts_with(b"HTTP/1.1 "));
 }
