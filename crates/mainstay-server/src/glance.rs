@@ -88,3 +88,25 @@ impl<T> Drop for Leaving<T> {
         *self.0.is_looking.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+
+    #[tokio::test]
+    async fn with_a_look_at_hand_nobody_waits_for_a_store_that_does_not_answer() {
+        const SOON: Duration = Duration::from_millis(1);
+        let glance = Glance::new(SOON, SOON);
+        assert_eq!(glance.now(async { Ok(7) }).await.map(|seen| *seen), Ok(7));
+        for _ in 0..3 {
+            tokio::time::sleep(SOON * 2).await;
+            // Who waited for the look would hear how it ends.
+            assert_eq!(glance.now(pending()).await.map(|seen| *seen), Ok(7));
+        }
+        tokio::time::sleep(BOUND).await;
+        let mut last = glance.0.last.subscribe();
+        drop(last.wait_for(|last| last.as_ref().is_some_and(|(_, look)| look.is_err())).await);
+        assert_eq!(glance.now(pending()).await, Err("STORE_BUSY"), "in the end that is what is told");
+    }
+}

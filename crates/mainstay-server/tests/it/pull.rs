@@ -3,6 +3,7 @@
 use crate::client::{get, post, read, request, soon};
 use crate::running::{Running, options};
 use crate::work::Shop;
+use mainstay_core::trace::TraceContext;
 use mainstay_server::{Rooms, equipped};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::{Kind, Place, for_each_lasting_store, for_each_store};
@@ -25,6 +26,18 @@ impl Shop {
     async fn claim(&self, tail: &str) -> Value {
         self.post(CLAIM, serde_json::from_str(&claim(tail)).unwrap()).await
     }
+}
+
+#[tokio::test]
+async fn b_259_work_stands_in_the_trace_of_its_request_whoever_began_it() {
+    let place = Place::new(Kind::SqliteMemory);
+    let shop = Shop::open(&place).await;
+    shop.claim("").await;
+    let asked = post("/v1/pools/shop/work", r#"{"function":"remote","args":1}"#).send(shop.address).await;
+    let traceparent = asked.header("traceparent").unwrap().to_owned();
+    let trace = shop.claim("").await["items"][0]["trace"].clone();
+    let told = TraceContext::from_traceparent(&traceparent).unwrap();
+    assert_eq!(trace["traceId"], told.trace_id, "{traceparent}");
 }
 
 #[test]

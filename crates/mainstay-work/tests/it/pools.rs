@@ -4,7 +4,8 @@ use crate::bench_of_tools::{Diary, effects, ended, functions, item, open, retry,
 use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
 use mainstay_work::{
-    Call, Canceled, Letter, LetterFilter, Native, NewWork, OnComplete, Pool, State, Work, WorkResult,
+    Call, Canceled, Failure, Functions, Letter, LetterFilter, Native, NewWork, OnComplete, Pool, State, Work,
+    WorkResult,
 };
 use std::time::Duration;
 
@@ -42,6 +43,24 @@ fn b_148_results_are_success_failed_or_canceled() {
         let canceled = ended(&work, &waiting.work_id).await;
         assert_eq!(canceled.native, Native::Canceled);
         assert_eq!(diary.entries(), ["hello#1"]);
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
+#[test]
+fn what_fails_with_a_text_that_no_database_keeps_ends_all_the_same() {
+    for_each_store(async |place| {
+        let store = open(&place).await;
+        let echo = async |_: Call, what: String| Err::<(), _>(Failure::permanent(what));
+        let work = Work::open(&store, Functions::new().action("echo", echo)).await.unwrap();
+        work.pool(Pool::new("shop")).await.unwrap();
+        let engine = work.start().await.unwrap();
+        for what in ["a \0 b", "c"] {
+            let id = work.enqueue(item("echo", what)).await.unwrap().work_id;
+            assert_eq!(ended(&work, &id).await.state, State::Failed);
+        }
+        let errors = work.letters(LetterFilter::default(), 10).await.unwrap();
+        assert!(errors.iter().any(|one| format!("{one:?}").contains("a \u{fffd} b")), "{errors:?}");
         engine.stop(Duration::from_secs(5)).await.unwrap();
     });
 }

@@ -47,8 +47,8 @@ pub(super) struct Answered {
 /// Put work into a pool: one item, or up to 1,000 at once, all or none
 ///
 /// An item runs when its function is declared by a node or by a worker that claims, its time has come, no other item of
-/// its key is before it, and the pool has room. With a `dedupe` key the same item can be sent any number of times. A
-/// `traceparent` header becomes the trace of the items.
+/// its key is before it, and the pool has room. With a `dedupe` key the same item can be sent any number of times. Items
+/// stand in the trace of the request.
 #[utoipa::path(post, path = "/v1/pools/{pool}/work", operation_id = "enqueueWork", tag = "work",
     params(("pool" = String, Path, description = "The pool")),
     request_body = schema::EnqueueWork, responses((status = 200, body = schema::WorkEnqueued)))]
@@ -58,9 +58,7 @@ pub(super) async fn enqueue(
     Path(pool): Path<String>,
     Json(asked): Json<Asked>,
 ) -> Answer<Json<Answered>> {
-    // A caller who says where it stands in a trace has its work stand there too.
-    let trace = Some(trace).filter(|trace| trace.parent_span_id.is_some());
-    let (items, is_batch) = asked.unpack(&pool, trace.as_ref())?;
+    let (items, is_batch) = asked.unpack(&pool, &trace)?;
     let is_alone = items.len() == 1;
     let enqueued = work.enqueue_all(items).await.map_err(|error| {
         about(error, |field| match field {
@@ -74,7 +72,7 @@ pub(super) async fn enqueue(
 }
 
 impl Asked {
-    fn unpack(mut self, pool: &str, trace: Option<&TraceContext>) -> Answer<(Vec<NewWork>, bool)> {
+    fn unpack(mut self, pool: &str, trace: &TraceContext) -> Answer<(Vec<NewWork>, bool)> {
         let Some(items) = self.items.take() else {
             return Ok((vec![self.work(pool, "", trace)?], false));
         };
@@ -108,7 +106,7 @@ impl Asked {
     }
 
     /// The item, whose fields are called `at` and their name.
-    fn work(self, pool: &str, at: &str, trace: Option<&TraceContext>) -> Answer<NewWork> {
+    fn work(self, pool: &str, at: &str, trace: &TraceContext) -> Answer<NewWork> {
         if self.items.is_some() {
             return Err(Problem::invalid_field(&format!("{at}items"), "is not known"));
         }
@@ -142,9 +140,6 @@ impl Asked {
         if let Some(within) = self.deadline_ms {
             item = item.deadline(Duration::from_millis(within));
         }
-        if let Some(trace) = trace {
-            item = item.trace(trace.clone());
-        }
-        Ok(item)
+        Ok(item.trace(trace.clone()))
     }
 }

@@ -82,7 +82,7 @@ pub(super) async fn run(
         base: asked.base.unwrap_or(usual.base),
         on_complete: asked.on_complete,
         context: asked.context,
-        trace: Some(trace).filter(|trace| trace.parent_span_id.is_some()),
+        trace: Some(trace),
     };
     Ok(Json(Started { run_id: work.run(&asked.function, &asked.args, options).await? }))
 }
@@ -111,8 +111,8 @@ pub(super) async fn set_timer(
     Trace(trace): Trace,
     Json(asked): Json<NewTimer>,
 ) -> Answer<Json<Set>> {
-    let mut timer = NewWork::new(TIMER_POOL, asked.function, &asked.args)?;
-    timer = match (asked.at_ms, asked.after_ms) {
+    let timer = NewWork::new(TIMER_POOL, asked.function, &asked.args)?;
+    let timer = match (asked.at_ms, asked.after_ms) {
         (Some(moment), None) => timer.run_at_ms(moment),
         (None, Some(delay)) => timer.run_after(Duration::from_millis(delay)),
         (None, None) => return Err(Problem::invalid_field("atMs", "is missing, and so is afterMs")),
@@ -120,10 +120,7 @@ pub(super) async fn set_timer(
             return Err(Problem::invalid_field("atMs", "cannot be given together with afterMs"));
         }
     };
-    if trace.parent_span_id.is_some() {
-        timer = timer.trace(trace);
-    }
-    let set = work.enqueue(timer).await.map_err(|error| {
+    let set = work.enqueue(timer.trace(trace)).await.map_err(|error| {
         about(error, |field| match field {
             "runAtMs" => Some("atMs".to_owned()),
             "runAfterMs" => Some("afterMs".to_owned()),
