@@ -1,7 +1,7 @@
 //! `mainstay bench operate`: what an operator asks a server, over a store that is full, while nothing happens and while it is
 //! written to as fast as it takes.
 //!
-//! - `fill`, `writing`: a store that is full, and one that is busy
+//! - `fill`, `more`, `writing`: a store that is full, of everything, and one that is busy
 //! - `visitor`: who asks
 //! - `pages`: lists, the first page and the thousandth
 //! - `live`: what it costs to follow the overview
@@ -9,6 +9,7 @@
 
 mod fill;
 mod live;
+mod more;
 mod pages;
 mod verdict;
 mod visitor;
@@ -19,7 +20,6 @@ pub use pages::Pages;
 use crate::{Error, Result};
 use mainstay::events::Log;
 use mainstay::flows::commands::Commands;
-use mainstay::flows::projections::Registry;
 use mainstay::guards::limits::{Definition, Kind};
 use mainstay::store::Store;
 use mainstay::work::{Call, Failure, Functions};
@@ -32,7 +32,7 @@ use writing::Writing;
 /// The pool whose items all fail.
 pub const POOL: &str = "mainstay.bench.operate";
 /// What is asked for, and how long that may take.
-pub const QUESTIONS: [(&str, Duration); 19] = [
+pub const QUESTIONS: [(&str, Duration); 23] = [
     ("/health/live", READY),
     ("/health/ready", READY),
     ("/health", READY),
@@ -41,11 +41,15 @@ pub const QUESTIONS: [(&str, Duration); 19] = [
     ("/console/events", PAGE),
     ("/console/events?tag=bench:7", PAGE),
     ("/console/events?type=mainstay.BenchNoted", PAGE),
+    ("/console/events?stream=Bench/nobody", PAGE),
+    ("/console/events?to=2000-01-01T00:00", PAGE),
     ("/console/traces/bench-7", PAGE),
     ("/console/work", PAGE),
     ("/console/work?state=failed", PAGE),
     ("/console/projections", PAGE),
+    ("/console/projections/mainstay.bench", PAGE),
     ("/console/dead-letters", PAGE),
+    ("/console/dead-letters?error=always", PAGE),
     ("/console/publications", PAGE),
     ("/console/intents", PAGE),
     ("/console/circuits", PAGE),
@@ -115,8 +119,10 @@ pub struct Measured {
 pub async fn measure(store: &Store, events: usize, letters: usize, times: usize) -> Result<Measured> {
     let fail = async |_: Call, _: u64| Err::<(), _>(Failure::permanent("it always fails"));
     let functions = Functions::new().action(FUNCTION, fail);
-    let rooms = Rooms::open_with(store, Commands::new(), Registry::new(), |_| functions).await?;
+    let (registry, targets) = (more::registry(), more::targets());
+    let rooms = Rooms::open_publishing(store, Commands::new(), registry, targets, |_| functions).await?;
     fill::fill(&rooms.log, events).await?;
+    more::fill(store, &rooms, letters / 10).await?;
     fill::fail_often(&rooms.work, letters).await?;
     let options = mainstay_server::Options::default().listen(([127, 0, 0, 1], 0).into());
     let server = Server::bind_with(options, rooms.clone(), Routes::default()).await?;

@@ -9,10 +9,12 @@ use std::time::Duration;
 const FURTHEST: usize = 1_000;
 /// A list, how its pages follow one another, and how many entries a page has. What is done is written down one by one, so its
 /// pages are small.
-const LISTS: [(&str, &str, usize); 4] = [
+const LISTS: [(&str, &str, usize); 6] = [
     ("/v1/events?order=backward", "until", 50),
     ("/admin/work", "cursor", 50),
     ("/admin/dead-letters", "cursor", 50),
+    ("/admin/publications", "cursor", 10),
+    ("/admin/intents", "cursor", 10),
     ("/admin/audit", "before", 1),
 ];
 

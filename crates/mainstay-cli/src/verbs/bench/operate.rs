@@ -9,12 +9,12 @@ use serde::Serialize;
 
 /// Measure how fast the console, the metrics and the health of a server over a full store are answered
 ///
-/// Appends events of 100 bytes, lets items of work fail for good, and then asks a server over that for everything, first while
-/// nothing happens and then while it is appended to as fast as the store takes it; then for the first and the thousandth page
-/// of lists, and for the overview as it is followed. Times are those of a client on this machine. With --check it fails when
-/// something takes longer than it may. Works on a temporary SQLite file in the current folder; or on the store given with
-/// --store, in whose log the events stay, as all events do, and where the pool mainstay.bench.operate, the dead letters and the
-/// entries of the audit stay.
+/// Appends events of 100 bytes, lets items of work fail for good, publishes events and begins operations, a tenth as many, and
+/// then asks a server over that for everything, first while nothing happens and then while it is appended to as fast as the
+/// store takes it; then for the first and the thousandth page of lists, and for the overview as it is followed. Times are those
+/// of a client on this machine. With --check it fails when something takes longer than it may. Works on a temporary SQLite file
+/// in the current folder; or on the store given with --store, in whose log the events stay, as all events do, and where
+/// everything else that is named mainstay.bench and the entries of the audit stay.
 #[derive(Debug, Args)]
 pub(super) struct OperateBench {
     /// How many events are appended
