@@ -1,7 +1,7 @@
 //! What `mainstay demo` does: a shop at work, whose provider of payments is not always well.
 //!
 //! - `schedule`: when the provider is well, slow and down
-//! - `provider`: the provider, a server with books of its own
+//! - `provider`: the provider, a process of its own with its own books
 //! - `traffic`: customers
 //! - `operator`: somebody who minds the shop
 //! - `stage`: all of it, and the server with its console
@@ -28,4 +28,5 @@ mod tour;
 mod traffic;
 
 pub(crate) use play::{Plan, Until, play};
+pub(crate) use provider::provide;
 pub(crate) use screen::Kind as ScreenKind;

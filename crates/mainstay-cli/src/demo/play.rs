@@ -58,14 +58,14 @@ pub(crate) struct Plan {
 
 /// Plays, with what the services keep in a folder, until `stop` is ready or all was played.
 pub(crate) async fn play(plan: Plan, folder: &Path, stop: impl Future<Output = ()>) -> Result<Facts> {
-    let file = |name: &str| Options::new(format!("sqlite:{}", folder.join(name).display()));
+    let file = |name: &str| format!("sqlite:{}", folder.join(name).display());
     let places = Places {
         shop: plan.shop.clone(),
-        notifications: file("notifications.db"),
+        notifications: Options::new(file("notifications.db")),
         books: file("provider.db"),
     };
     let schedule = Schedule::new(plan.cycle);
-    let stage = Stage::open(places, plan.listen, schedule).await?;
+    let stage = Stage::open(places, plan.listen, plan.cycle).await?;
     let played = Play::begin(&plan, &stage, schedule).await?.run(stop).await;
     let closed = stage.close().await;
     let facts = played?;
@@ -95,7 +95,7 @@ impl<'a> Play<'a> {
         let (mut screen, traffic) = (Screen::new(plan.screen), Traffic::new(&stage.app, from));
         screen.say(&tour::opening(stage, &plan.store, schedule, &traffic.correlation(0)))?;
         let began = Instant::now();
-        stage.provider.begin(began);
+        stage.provider.begin()?;
         Ok(Self {
             plan,
             stage,
@@ -151,7 +151,7 @@ impl<'a> Play<'a> {
         let seconds = self.began.elapsed().as_secs_f64();
         // Customers who are being served hold on to the shop, which is closed afterwards.
         self.traffic.end().await;
-        self.stage.provider.calm();
+        self.stage.provider.calm()?;
         // Whoever has enough does not want to wait for the rest.
         let ended = if is_stopped {
             Ended::Stopped
@@ -213,8 +213,9 @@ impl<'a> Play<'a> {
     async fn conclude(&mut self, seconds: f64, ended: Ended) -> Result<Facts> {
         let seen = self.look().await?;
         let log = self.stage.app.mainstay().log();
-        let differences = proof::differences(log, &self.stage.provider, self.from).await?;
-        let ((calls, failed_calls), (opened, closed)) = (self.stage.provider.calls(), seen.changes);
+        let books = self.stage.provider.books().await?;
+        let differences = proof::differences(log, &books.payments, self.from).await?;
+        let (opened, closed) = seen.changes;
         let facts = Facts {
             url: self.stage.url.clone(),
             store: self.plan.store.clone(),
@@ -230,9 +231,9 @@ impl<'a> Play<'a> {
                 completed: seen.count.completed,
                 declined: seen.count.declined,
                 refunded: seen.count.refunded,
-                calls,
-                failed_calls,
-                charged: self.stage.provider.books().await?.len() as u64,
+                calls: books.calls,
+                failed_calls: books.failed,
+                charged: books.payments.len() as u64,
                 differences,
             },
             circuit: Circuit { opened, closed },

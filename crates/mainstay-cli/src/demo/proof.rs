@@ -1,7 +1,7 @@
 //! What the demo claims, held against what is in the log and in the books of the provider.
 
 use super::look::{Letters, Look};
-use super::provider::{Booked, Provider};
+use super::provider::Booked;
 use crate::{Error, Result};
 use mainstay::events::{Log, Selection};
 use mainstay::flows::commands::decode;
@@ -147,12 +147,12 @@ pub(super) fn claims(look: &Look, differences: u64) -> Vec<Claim> {
 }
 
 /// Holds the log, from a position on, against the books of the provider.
-pub(super) async fn differences(log: &Log, provider: &Provider, from: u64) -> Result<u64> {
+pub(super) async fn differences(log: &Log, books: &BTreeMap<String, Booked>, from: u64) -> Result<u64> {
     let mut paid = BTreeMap::<String, Paid>::new();
     for event_type in ["PaymentCompleted", "PaymentRefunded"] {
         read(log, Selection::all().of_type(event_type)?, from, &mut paid).await?;
     }
-    Ok(compare(&paid, &provider.books().await?))
+    Ok(compare(&paid, books))
 }
 
 /// Reads what the log says of payments.

@@ -35,8 +35,8 @@ pub(super) struct Places {
     pub(super) shop: Options,
     /// The store of the service that tells customers.
     pub(super) notifications: Options,
-    /// The books of the provider of payments.
-    pub(super) books: Options,
+    /// The books of the provider of payments, by their URL: another process opens them.
+    pub(super) books: String,
 }
 
 /// Everything that plays.
@@ -55,7 +55,8 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Opens everything, and lets it work.
-    pub(super) async fn open(places: Places, listen: Option<SocketAddr>, schedule: Schedule) -> Result<Self> {
+    pub(super) async fn open(places: Places, listen: Option<SocketAddr>, cycle: Duration) -> Result<Self> {
+        let schedule = Schedule::new(cycle);
         let secret = || Secret::new("known to both, and to nobody else").ok_or_else(unlikely);
         let notifications = NotificationService::open(places.notifications, [secret()?]).await?;
         let (listener, url) = provider::listen().await?;
@@ -63,7 +64,7 @@ impl Stage {
         // Addresses of this machine are not reached unless it is said that they may be.
         let egress = || Egress::new(&["127.0.0.1".to_owned()]).map_err(|_| unlikely());
         let webhook = notifications_at(&format!("{url}/events"), secret()?, egress()?)?;
-        let provider = Provider::start(places.books, schedule).await?;
+        let provider = Provider::start(&places.books, cycle).await?;
         let payments = PaymentProvider::at(provider.url(), secret()?, egress()?)?
             .circuit(circuit(schedule))
             .attempts(ATTEMPTS, schedule.backoff())?;
@@ -84,7 +85,7 @@ impl Stage {
         if let Ok(app) = Arc::try_unwrap(self.app) {
             app.stop(GRACE).await?;
         }
-        self.provider.stop().await;
+        self.provider.stop().await?;
         self.telling.abort();
         self.notifications.stop().await;
         Ok(())

@@ -37,10 +37,16 @@ pub(crate) struct Demo {
     /// Show what it stands on instead, in experiments of a few seconds: conflicts, repeats, shared commits, culprits
     #[arg(long, conflicts_with_all = ["rate", "seconds", "cycle", "keep", "listen"])]
     facts: bool,
+    /// Be the provider of payments, with its books there
+    #[arg(long, value_name = "URL", hide = true)]
+    provider: Option<String>,
 }
 
 impl Demo {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
+        if let Some(books) = &self.provider {
+            return demo::provide(books, Duration::from_secs(self.cycle)).await;
+        }
         let config = global.load()?;
         let asked = matches!(config.entry(&config::store::URL).place, Some(Place::Flag(_)))
             .then(|| config.text(&config::store::URL).to_owned());

@@ -1,6 +1,7 @@
-//! The provider of payments: a server of its own at a port of its own, with books of its own, which is not always well.
+//! What the provider of payments does: a server at a port of its own, with books of its own, which is not always well.
 
-use super::schedule::{Schedule, Weather};
+use super::super::schedule::{Schedule, Weather};
+use super::{Booked, Books};
 use crate::{Error, Result};
 use axum::Router;
 use axum::extract::State;
@@ -12,7 +13,6 @@ use mainstay::store::{self, Options, Store, Tx, params};
 use order_management::payments::{Charge, Refund, Said};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -42,15 +42,8 @@ type Outcome<T> = std::result::Result<T, StatusCode>;
 /// What is said to it.
 type Answer = ([(HeaderName, &'static str); 1], String);
 
-/// The provider, at work.
-pub(super) struct Provider {
-    desk: Arc<Desk>,
-    url: String,
-    serving: JoinHandle<std::io::Result<()>>,
-}
-
-/// What those who answer have in common.
-struct Desk {
+/// Where payments are made.
+pub(super) struct Desk {
     store: Store,
     schedule: Schedule,
     /// When its schedule began; it is well until then.
@@ -66,58 +59,38 @@ struct Called<T> {
     args: T,
 }
 
-/// A payment in the books.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Booked {
-    pub(super) amount_cents: i64,
-    pub(super) is_refunded: bool,
-}
-
-impl Provider {
-    /// Begins to answer at a free port of this machine.
-    pub(super) async fn start(options: Options, schedule: Schedule) -> Result<Self> {
-        let store = options.component(COMPONENT).open().await?;
-        let desk = Arc::new(Desk {
-            store,
+impl Desk {
+    /// Opens its books. It is well until its schedule begins.
+    pub(super) async fn open(options: Options, schedule: Schedule) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            store: options.component(COMPONENT).open().await?,
             schedule,
             began: OnceLock::new(),
             is_calm: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-        });
+        }))
+    }
+
+    /// Begins to answer at a free port of this machine: where, and who does.
+    pub(super) async fn answer(self: &Arc<Self>) -> Result<(String, JoinHandle<std::io::Result<()>>)> {
         let (listener, url) = listen().await?;
         let router = Router::new().route("/charges", post(charge)).route("/refunds", post(refund));
-        let serving = tokio::spawn(axum::serve(listener, router.with_state(desk.clone())).into_future());
-        Ok(Self { desk, url, serving })
+        Ok((url, tokio::spawn(axum::serve(listener, router.with_state(self.clone())).into_future())))
     }
 
     /// Lets its schedule begin, if it has not.
     pub(super) fn begin(&self, at: Instant) {
-        self.desk.began.get_or_init(|| at);
-    }
-
-    /// Where it answers.
-    pub(super) fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// How it is now.
-    pub(super) fn weather(&self) -> Weather {
-        self.desk.weather()
+        self.began.get_or_init(|| at);
     }
 
     /// Lets it be well from now on.
     pub(super) fn calm(&self) {
-        self.desk.is_calm.store(true, Ordering::Relaxed);
+        self.is_calm.store(true, Ordering::Relaxed);
     }
 
-    /// How often it was asked, and how often it failed.
-    pub(super) fn calls(&self) -> (u64, u64) {
-        (self.desk.calls.load(Ordering::Relaxed), self.desk.failed.load(Ordering::Relaxed))
-    }
-
-    /// What it has charged, by payment.
-    pub(super) async fn books(&self) -> Result<BTreeMap<String, Booked>> {
+    /// What it has charged, and how often it was asked.
+    pub(super) async fn books(&self) -> Result<Books> {
         let read = async |tx: Tx| {
             let rows = tx.query("SELECT payment_id, amount_cents, is_refunded FROM books", &[]).await?;
             let booked = rows.iter().map(|row| {
@@ -126,18 +99,21 @@ impl Provider {
             });
             booked.collect::<store::Result<_>>()
         };
-        Ok(self.desk.store.read(read).await?)
+        Ok(Books {
+            payments: self.store.read(read).await?,
+            calls: self.calls.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+        })
     }
 
-    /// Answers nobody any more.
-    pub(super) async fn stop(self) {
-        self.serving.abort();
-        self.desk.store.clone().close().await;
+    /// Closes its books.
+    pub(super) async fn close(&self) {
+        self.store.clone().close().await;
     }
 }
 
 /// A free port of this machine, and its URL.
-pub(super) async fn listen() -> Result<(TcpListener, String)> {
+pub(in super::super) async fn listen() -> Result<(TcpListener, String)> {
     let failed = |source| Error::Io { what: "a port of this machine".to_owned(), source };
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -221,18 +197,18 @@ mod tests {
 
     const CYCLE: Duration = Duration::from_secs(3_600);
 
-    /// A provider for which so many percent of a cycle are over.
-    async fn provider(percent: u32) -> Provider {
+    /// A provider for which so many percent of a cycle are over, and where it answers.
+    async fn provider(percent: u32) -> (Arc<Desk>, String) {
         let began = Instant::now().checked_sub(CYCLE / 100 * percent).unwrap();
-        let options = Options::new("sqlite::memory:");
-        let provider = Provider::start(options, Schedule::new(CYCLE)).await.unwrap();
-        provider.begin(began);
-        provider
+        let desk = Desk::open(Options::new("sqlite::memory:"), Schedule::new(CYCLE)).await.unwrap();
+        desk.begin(began);
+        let url = desk.answer().await.unwrap().0;
+        (desk, url)
     }
 
     /// Asks it: the status, and what it says.
-    async fn ask(provider: &Provider, path: &str, body: &'static str) -> (u16, String) {
-        let url = format!("{}/{path}", provider.url());
+    async fn ask(url: &str, path: &str, body: &'static str) -> (u16, String) {
+        let url = format!("{url}/{path}");
         let ask = move || {
             let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();
             let mut answer = agent.post(&url).send(body).unwrap();
@@ -247,31 +223,32 @@ mod tests {
 
     #[tokio::test]
     async fn a_payment_is_charged_once_and_given_back_and_too_much_is_declined() {
-        let provider = provider(0).await;
+        let (desk, url) = provider(0).await;
         for _ in 0..2 {
-            let (status, said) = ask(&provider, "charges", CHARGE).await;
+            let (status, said) = ask(&url, "charges", CHARGE).await;
             assert_eq!((status, said.as_str()), (200, r#"{"status":"done","receipt":"ch_p-1"}"#));
         }
-        let (status, said) = ask(&provider, "charges", TOO_MUCH).await;
+        let (status, said) = ask(&url, "charges", TOO_MUCH).await;
         assert_eq!((status, said.contains("declined")), (200, true));
         let booked = |is_refunded| [("p-1".to_owned(), Booked { amount_cents: 900, is_refunded })].into();
-        assert_eq!(provider.books().await.unwrap(), booked(false));
-        assert_eq!(ask(&provider, "refunds", REFUND).await.0, 200);
-        assert_eq!(provider.books().await.unwrap(), booked(true));
-        assert_eq!(ask(&provider, "charges", "{}").await.0, 422);
-        provider.stop().await;
+        assert_eq!(desk.books().await.unwrap().payments, booked(false));
+        assert_eq!(ask(&url, "refunds", REFUND).await.0, 200);
+        assert_eq!(desk.books().await.unwrap().payments, booked(true));
+        assert_eq!(ask(&url, "charges", "{}").await.0, 422);
     }
 
     #[tokio::test]
     async fn while_it_is_down_it_fails_and_loses_answers_and_knows_afterwards_what_it_did() {
-        let provider = provider(50).await;
-        assert_eq!(provider.weather(), Weather::Down);
-        assert_eq!(ask(&provider, "charges", CHARGE).await.0, 502, "charged, and not told");
-        assert_eq!(ask(&provider, "charges", CHARGE).await.0, 503);
-        assert_eq!((provider.books().await.unwrap().len(), provider.calls()), (1, (2, 2)));
-        provider.calm();
-        assert_eq!(ask(&provider, "charges", CHARGE).await.0, 200);
-        assert_eq!((provider.books().await.unwrap().len(), provider.calls()), (1, (3, 2)));
-        provider.stop().await;
+        let (desk, url) = provider(50).await;
+        let counted = async || {
+            let books = desk.books().await.unwrap();
+            (books.payments.len(), books.calls, books.failed)
+        };
+        assert_eq!(ask(&url, "charges", CHARGE).await.0, 502, "charged, and not told");
+        assert_eq!(ask(&url, "charges", CHARGE).await.0, 503);
+        assert_eq!(counted().await, (1, 2, 2));
+        desk.calm();
+        assert_eq!(ask(&url, "charges", CHARGE).await.0, 200);
+        assert_eq!(counted().await, (1, 3, 2));
     }
 }
