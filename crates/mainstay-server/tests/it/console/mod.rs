@@ -2,12 +2,14 @@
 
 mod forms;
 mod login;
+mod traces;
 mod views;
 
 use crate::client::{Answer, Request, get, request};
 use crate::running::{Running, options};
 use mainstay_events::{Append, Event, NewEvent};
 use mainstay_flows::commands::Commands;
+use mainstay_flows::delivery::publications::{Delivery, Retry, Target, Targets};
 use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
 use mainstay_server::{Role, Rooms, equipped};
 use mainstay_store::Tx;
@@ -42,7 +44,10 @@ impl House {
         let orders = Projection::new("orders", Category::View).poison(Poison::new(1, false)).each(spoiled);
         let store = equipped(place.options()).open().await.unwrap();
         let registry = Registry::new().with(orders);
-        let rooms = Rooms::open_with(&store, Commands::new(), registry, |_| functions).await.unwrap();
+        let targets = Targets::new(Retry { max_retries: 1, initial_backoff_ms: 1, base: 1.0 })
+            .with(Target::subscriber("inventory", async |_: Delivery| Err(Failure::permanent("no"))));
+        let rooms = Rooms::open_publishing(&store, Commands::new(), registry, targets, |_| functions);
+        let rooms = rooms.await.unwrap();
         rooms.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
         let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
         let server = Running::start_with(options(), rooms.clone()).await;
