@@ -107,8 +107,10 @@ async fn state(
     principal.unconfined("How the system is")?;
     let now_ms = app.store().clock().now_ms();
     let health = system(&health::now(&app).await, &app.options().health, now_ms);
-    let models = app.projections().list().await.map_err(Problem::from)?;
-    let lags: BTreeMap<String, u64> = models.into_iter().map(|one| (one.projection, one.lag)).collect();
+    let head = app.log().head().await.map_err(Problem::from)?;
+    // As `/health` sees them: one that has no checkpoint is behind by everything (item 243).
+    let models = health::projections(&app, head).await.map_err(unread)?;
+    let lags: BTreeMap<String, u64> = models.into_iter().map(|one| (one.name, one.lag)).collect();
     let active_rebuilds = app.projections().active_rebuilds().await.map_err(Problem::from)?;
     let count = async { app.dead_letters().stats(Filter::default()).await.map_err(Problem::from) };
     let dead_letters = app.letter_stats().ask("0 {}", followed, count).await?;
@@ -135,4 +137,8 @@ async fn state(
     };
     let projections = Models { lags, active_rebuilds };
     Ok(Json(SystemState { timestamp: now_ms, health, projections, dead_letters, circuit_breakers, summary }))
+}
+
+fn unread(code: &str) -> Problem {
+    Problem::from(mainstay_store::Error::Unavailable(format!("projections could not be read: {code}")))
 }
