@@ -82,6 +82,7 @@ impl Server {
             past: Default::default(),
             letter_stats: Default::default(),
             letter_groups: Default::default(),
+            put_aside: Default::default(),
             openapi: description.expect("a description is texts and numbers"),
         });
         report::begin(&app);

@@ -58,6 +58,7 @@ fn tiles(state: &Value, pools: &Value, past: &[Moment]) -> Markup {
         (tile("/console/projections", "Furthest behind, events", &count(lag), &line(|moment| moment.lag), lag > 100))
         (tile("/console/work", "Work that waits", &count(waiting), &line(|moment| moment.waiting), false))
         (tile("/console/dead-letters?status=pending", "Dead letters pending", &count(summary.number("pendingDeadLetters")), &line(|moment| moment.letters), summary.number("pendingDeadLetters") > 0))
+        (tile("/console/projections#poison", "Events put aside", &count(summary.number("quarantinedEvents")), &line(|moment| moment.aside), summary.number("quarantinedEvents") > 0))
         (tile("/console/circuits", "Open circuits", &count(summary.number("openCircuits")), &line(|moment| moment.open), summary.number("openCircuits") > 0))
     }
 }

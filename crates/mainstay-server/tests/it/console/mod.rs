@@ -2,6 +2,7 @@
 
 mod forms;
 mod login;
+mod overview;
 mod traces;
 mod views;
 
@@ -134,6 +135,12 @@ async fn follow(browser: &Browser, path: &str) -> TcpStream {
     let text = get(path).header("Cookie", &browser.cookie).header("HX-Request", "true").text(browser.address);
     stream.write_all(text.as_bytes()).await.unwrap();
     stream
+}
+
+/// The value of a tile of the overview.
+fn tile<'a>(page: &'a str, title: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("<span class=\"title\">{title}</span><strong>")).unwrap();
+    rest.split('<').next().unwrap()
 }
 
 /// Reads until a text has come.
