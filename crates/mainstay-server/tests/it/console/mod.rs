@@ -42,7 +42,10 @@ impl House {
             "OrderSpoiled" => Err(mainstay_store::Error::application("spoiled")),
             _ => Ok(()),
         };
-        let orders = Projection::new("orders", Category::View).poison(Poison::new(1, false)).each(spoiled);
+        let orders = Projection::new("orders", Category::View)
+            .poison(Poison::new(1, false))
+            .reset(async |_: Tx| Ok(()))
+            .each(spoiled);
         let store = equipped(place.options()).open().await.unwrap();
         let registry = Registry::new().with(orders);
         let targets = Targets::new(Retry { max_retries: 1, initial_backoff_ms: 1, base: 1.0 })
