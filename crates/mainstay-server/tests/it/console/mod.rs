@@ -1,5 +1,6 @@
 //! The console as a browser meets it: who comes in, what is drawn, what forms do, and what keeps others out.
 
+mod events;
 mod forms;
 mod login;
 mod overview;
@@ -14,7 +15,7 @@ use mainstay_flows::commands::Commands;
 use mainstay_flows::delivery::publications::{Delivery, Retry, Target, Targets};
 use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
 use mainstay_server::{Role, Rooms, equipped};
-use mainstay_store::Tx;
+use mainstay_store::{Store, Tx};
 use mainstay_testkit::stores::Place;
 use mainstay_work::{Call, Engine, Failure, Functions, NewWork, Pool, RetryPolicy};
 use std::time::Duration;
@@ -140,6 +141,15 @@ async fn follow(browser: &Browser, path: &str) -> TcpStream {
     let text = get(path).header("Cookie", &browser.cookie).header("HX-Request", "true").text(browser.address);
     stream.write_all(text.as_bytes()).await.unwrap();
     stream
+}
+
+/// Comes back when the clock of the store has moved on, so that what follows is newer.
+async fn later(store: &Store) {
+    let now = async || store.read(async |tx: Tx| tx.now_ms().await).await.unwrap();
+    let before = now().await;
+    while now().await == before {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// The value of a tile of the overview.

@@ -1,10 +1,9 @@
 //! How everything is, on one page.
 
-use super::{House, PATIENCE, tile};
+use super::{House, PATIENCE, later, tile};
 use mainstay_flows::projections::replay::Rebuild;
 use mainstay_guards::circuits::Force;
 use mainstay_server::Role;
-use mainstay_store::{Store, Tx};
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
 use mainstay_work::Pool;
 
@@ -41,15 +40,6 @@ fn changes(page: &str) -> Vec<String> {
     let bare =
         |row: &str| row.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect();
     rows.map(bare).collect()
-}
-
-/// Comes back when the clock of the store has moved on, so that what follows is newer.
-async fn later(store: &Store) {
-    let now = async || store.read(async |tx: Tx| tx.now_ms().await).await.unwrap();
-    let before = now().await;
-    while now().await == before {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[test]
