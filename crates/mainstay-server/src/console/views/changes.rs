@@ -11,6 +11,8 @@ use serde_json::Value;
 
 /// Most changes that are shown.
 const MOST: usize = 10;
+/// Most of them that are of circuits: one that opens and closes all the time must not leave the others without room.
+const MOST_OF_CIRCUITS: usize = 5;
 
 /// One thing that changed.
 struct Change {
@@ -23,7 +25,7 @@ struct Change {
 
 /// The newest changes of all kinds, the newest first; `pools` as the API tells them.
 pub(super) async fn lately(visit: &Visit, pools: &Value) -> Result<Markup, Fault> {
-    let moved = super::circuits::changes(visit, MOST).await?;
+    let moved = super::circuits::changes(visit, MOST_OF_CIRCUITS).await?;
     let models = visit.get("/admin/projections").await?;
     let ended = visit.get(&format!("/admin/replays?ended=true&limit={MOST}")).await?;
     let mut all: Vec<Change> = moved.iter().map(circuit).collect();

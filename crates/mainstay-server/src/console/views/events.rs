@@ -23,8 +23,8 @@ pub(super) async fn list(visit: &Visit) -> Result<Sheet, Fault> {
         (field(visit, "tag", "Tag"))
         label { "Stream" input type="text" name="stream" value=[visit.asked.get("stream")] placeholder="Order/order-1" autocomplete="off"; }
         (field(visit, "correlationId", "Correlation"))
-        label { "From" input type="datetime-local" step="1" name="from" value=[visit.asked.get("from")]; }
-        label { "Until" input type="datetime-local" step="1" name="to" value=[visit.asked.get("to")]; }
+        label { "From (UTC)" input type="datetime-local" step="1" name="from" value=[visit.asked.get("from")]; }
+        label { "Until (UTC)" input type="datetime-local" step="1" name="to" value=[visit.asked.get("to")]; }
     };
     Ok(Sheet::new("Events", live).controls(filters(visit, fields)))
 }

@@ -42,6 +42,10 @@ fn changes(page: &str) -> Vec<String> {
     rows.map(bare).collect()
 }
 
+fn open_by_hand() -> Force {
+    Force { is_open: true, actor: "test".to_owned(), reason: "by hand".to_owned(), for_ms: None }
+}
+
 #[test]
 fn what_changed_lately_is_of_every_kind_and_the_newest_first() {
     for_each_store(async |place| {
@@ -54,9 +58,7 @@ fn what_changed_lately_is_of_every_kind_and_the_newest_first() {
         let replay = rooms.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap().replay_id;
         rooms.projections.wait_for_rebuild(&replay, PATIENCE).await.unwrap();
         later(store).await;
-        let force =
-            Force { is_open: true, actor: "test".to_owned(), reason: "by hand".to_owned(), for_ms: None };
-        rooms.circuits.force("payments", force).await.unwrap();
+        rooms.circuits.force("payments", open_by_hand()).await.unwrap();
         later(store).await;
         rooms.work.pause("eventReplayPool").await.unwrap();
         // It is active again in a moment.
@@ -99,9 +101,19 @@ async fn what_changed_lately_is_no_longer_than_a_page_has_room_for() {
     let place = Place::new(Kind::SqliteMemory);
     let house = House::open(&place).await;
     let browser = house.log_in(Role::Reader).await;
+    let pause = async |pool: String| {
+        house.rooms.work.pool(Pool::new(&*pool)).await.unwrap();
+        house.rooms.work.pause(&pool).await.unwrap();
+    };
+    pause("old".to_owned()).await;
+    later(&house.server.store).await;
     for number in 0..20 {
-        house.rooms.work.pool(Pool::new(&format!("p{number}"))).await.unwrap();
-        house.rooms.work.pause(&format!("p{number}")).await.unwrap();
+        house.rooms.circuits.force(&format!("c{number}"), open_by_hand()).await.unwrap();
+    }
+    let told = changes(&browser.page("/console").await);
+    assert!(told.len() == 6 && told[5].ends_with("Pool oldpaused"), "many changes of circuits: {told:#?}");
+    for number in 0..20 {
+        pause(format!("p{number}")).await;
     }
     assert_eq!(changes(&browser.page("/console").await).len(), 10);
 }
