@@ -28,6 +28,11 @@ const DETAILS = {
   event: async () => `/events/${(await confirmed()).eventId}`,
   stream: async () => { const { stream } = await confirmed(); return `/streams/${stream.type}/${stream.id}`; },
   trace: async () => `/traces/${(await confirmed()).correlationId}`,
+  "poison-event-of-a-trace": async () => {
+    const aside = await until(async () => (await api("GET", "/admin/poison-events?limit=1")).poisonEvents[0]);
+    return `/traces/${(await api("GET", `/v1/events/${aside.eventId}`)).correlationId}`;
+  },
+  "stream-that-is-none": async () => "/events?stream=nothing&type=OrderConfirmed",
   pool: async () => `/work/pools/${(await api("GET", "/admin/pools")).pools[0].name}`,
   item: async () => `/work/${(await until(async () => (await api("GET", "/admin/work?limit=1")).work[0])).workId}`,
   letter: async () => `/dead-letters/${(await letter()).letterId}`,

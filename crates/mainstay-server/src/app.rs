@@ -13,7 +13,7 @@ use mainstay_flows::commands::Dispatcher;
 use mainstay_flows::dead_letters::{DeadLetters, Group, Stats};
 use mainstay_flows::delivery::intents::Intents;
 use mainstay_flows::delivery::publications::Publisher;
-use mainstay_flows::projections::Projections;
+use mainstay_flows::projections::{Aside, Projections};
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
 use mainstay_store::Store;
@@ -43,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) past: Past,
     pub(crate) letter_stats: Lately<Stats>,
     pub(crate) letter_groups: Lately<Vec<Group>>,
+    pub(crate) put_aside: Lately<Vec<Aside>>,
     /// Room for answers that have no end.
     pub(crate) streams: Arc<Semaphore>,
     /// The description of the API, as it is served.
@@ -176,6 +177,11 @@ impl App {
     /// How they were grouped, a moment ago.
     pub(crate) fn letter_groups(&self) -> &Lately<Vec<Group>> {
         &self.0.letter_groups
+    }
+
+    /// What lay aside of each projection, a moment ago.
+    pub(crate) fn put_aside(&self) -> &Lately<Vec<Aside>> {
+        &self.0.put_aside
     }
 
     pub(crate) fn random(&self) -> &SystemRandom {

@@ -83,6 +83,7 @@ impl Server {
             past: Default::default(),
             letter_stats: Default::default(),
             letter_groups: Default::default(),
+            put_aside: Default::default(),
             streams,
             openapi: description.expect("a description is texts and numbers"),
         });

@@ -149,6 +149,8 @@ pub struct PoolStatus {
     pub settings: Pool,
     /// Whether nothing is started.
     pub is_paused: bool,
+    /// When it was last paused, resumed or given other settings.
+    pub changed_at: i64,
     /// How much waits.
     #[serde(flatten)]
     pub depth: Depth,

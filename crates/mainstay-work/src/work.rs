@@ -101,7 +101,7 @@ struct Opened;
 
 const SET_PAUSED: &str =
     "UPDATE mainstay_pools SET is_paused = $2, changed_at = mainstay_now() WHERE number = $1";
-const POOLS: &str = "SELECT number, name, settings, is_paused FROM mainstay_pools";
+const POOLS: &str = "SELECT number, name, settings, is_paused, changed_at FROM mainstay_pools";
 const TOTALS: &str = "SELECT CAST(coalesce(sum(pending), 0) AS BIGINT), CAST(coalesce(sum(started), 0) AS BIGINT), \
      CAST(coalesce(sum(ended), 0) AS BIGINT) FROM (\
      SELECT pending, started, ended FROM mainstay_pool_totals WHERE pool = $1 UNION ALL \
@@ -333,6 +333,7 @@ async fn pool_status(ground: &Ground, tx: &Tx, row: &Row) -> mainstay_store::Res
         name: row.get(1)?,
         settings: (*settings).clone(),
         is_paused: row.get(3)?,
+        changed_at: row.get(4)?,
         depth: depth(ground, tx, row.get(0)?).await?,
     })
 }

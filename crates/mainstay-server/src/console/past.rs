@@ -1,7 +1,7 @@
 //! How things were in the last minutes, for the lines of the overview.
 
 use crate::app::App;
-use crate::report;
+use crate::report::{self, Collected};
 use mainstay_guards::circuits::State;
 use std::collections::VecDeque;
 use std::future::pending;
@@ -30,6 +30,8 @@ pub(crate) struct Moment {
     pub(crate) waiting: u64,
     /// Dead letters that nobody has dealt with.
     pub(crate) letters: u64,
+    /// Events that read models go on without.
+    pub(crate) aside: u64,
     /// Circuits that are open.
     pub(crate) open: u64,
 }
@@ -88,22 +90,29 @@ pub(crate) async fn remember(app: &App) {
 async fn look(app: &App) -> Option<Moment> {
     let head = app.log().head().await.ok()?;
     let read = report::lately(app).await.ok()?;
-    let quarantined: u64 = read.aside.iter().map(|one| one.quarantined).sum();
-    let letters: u64 = read.letters.iter().map(|(_, count)| count).sum();
     let open = app.circuits().states().iter().filter(|(_, state)| *state == State::Open).count();
-    Some(Moment {
-        at_ms: app.store().clock().now_ms(),
-        head,
-        lag: read.projections.iter().map(|one| one.lag).max().unwrap_or(0),
-        waiting: read.pools.iter().map(|pool| pool.depth.pending).sum(),
-        letters: letters.saturating_add(quarantined),
-        open: open as u64,
-    })
+    Some(Moment { at_ms: app.store().clock().now_ms(), head, open: open as u64, ..Moment::of(&read) })
+}
+
+impl Moment {
+    /// What was read tells of a moment.
+    fn of(read: &Collected) -> Self {
+        Self {
+            lag: read.projections.iter().map(|one| one.lag).max().unwrap_or(0),
+            waiting: read.pools.iter().map(|pool| pool.depth.pending).sum(),
+            // What lies aside is not in the inbox, whose letters the tile counts.
+            letters: read.letters.iter().map(|(_, count)| count).sum(),
+            aside: read.aside.iter().map(|one| one.quarantined).sum(),
+            ..Self::default()
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mainstay_flows::projections::Aside;
+    use std::time::Instant;
 
     #[test]
     fn ten_minutes_are_kept_and_a_clock_that_is_set_back_begins_anew() {
@@ -115,6 +124,22 @@ mod tests {
         assert_eq!((moments.len(), moments[0].at_ms), (MOST, 940));
         past.add(Moment { at_ms: 5, ..Moment::default() });
         assert_eq!(past.show().len(), 1);
+    }
+
+    #[test]
+    fn letters_are_those_of_the_inbox_and_what_lies_aside_is_counted_apart() {
+        let aside = Aside { projection: "orders".to_owned(), letters: 1, quarantined: 3 };
+        let read = Collected {
+            at: Instant::now(),
+            projections: Vec::new(),
+            aside: vec![aside],
+            pools: Vec::new(),
+            letters: vec![("projection".to_owned(), 1), ("work".to_owned(), 1)],
+            intents: Default::default(),
+            replays: Vec::new(),
+        };
+        let moment = Moment::of(&read);
+        assert_eq!((moment.letters, moment.aside), (2, 3));
     }
 
     #[tokio::test]

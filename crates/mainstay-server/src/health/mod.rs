@@ -9,7 +9,7 @@ mod rules;
 mod verdict;
 
 pub use rules::HealthRules;
-pub(crate) use verdict::{readiness, system};
+pub(crate) use verdict::{readiness, system, without_details};
 
 use crate::app::App;
 use crate::glance::{self, Glance};

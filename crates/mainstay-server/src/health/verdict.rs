@@ -53,6 +53,15 @@ pub(crate) fn system(look: &Look, rules: &HealthRules, now_ms: i64) -> SystemHea
     }
 }
 
+/// The same for who is confined to a tenant: which read models and pools there are, how much waits, and what errors say, which
+/// may be of another tenant's data, belongs to none.
+pub(crate) fn without_details(mut system: SystemHealth) -> SystemHealth {
+    for part in &mut system.components {
+        part.details = None;
+    }
+    system
+}
+
 fn store(seen: &Seen) -> ComponentHealth {
     let details = json!({ "latencyMs": seen.latency_ms });
     ComponentHealth { details: Some(details), ..ComponentHealth::new("eventStore", Status::Healthy) }
@@ -234,6 +243,21 @@ mod tests {
                 (Status::Healthy, &json!("healthy"))
             );
         }
+    }
+
+    #[test]
+    fn who_is_confined_to_a_tenant_is_told_grades_and_nothing_of_others() {
+        let broken = SeenProjection { error: Some("secret".to_owned()), ..projection("orderSummary", 500) };
+        let all =
+            whole(Seen { projections: vec![broken], pools: vec![pool("projectionPool", 25)], ..seen() });
+        assert!(serde_json::to_string(&all).unwrap().contains("secret"));
+        let told = without_details(all.clone());
+        assert_eq!((told.status, told.summary), (all.status, all.summary));
+        let json = serde_json::to_string(&told).unwrap();
+        for hidden in ["secret", "orderSummary", "projectionPool", "500"] {
+            assert!(!json.contains(hidden), "{json}");
+        }
+        assert!(json.contains(REDUCE), "{json}");
     }
 
     #[test]

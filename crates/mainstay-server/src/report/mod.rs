@@ -10,7 +10,7 @@ mod document;
 mod emit;
 mod rates;
 
-pub(crate) use collect::Collected;
+pub(crate) use collect::{Collected, MOST_LETTERS};
 pub(crate) use document::Report;
 pub use emit::{EMIT_JOB, REPORT_TARGET};
 pub(crate) use emit::{begin, emit_every_minute};

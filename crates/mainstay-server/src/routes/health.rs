@@ -1,8 +1,8 @@
 //! `/health/live`, `/health/ready`, `/health`, and the short names that probes know.
 
 use crate::app::App;
-use crate::health::{self, readiness, system};
-use crate::{Answer, Json, Permission, Query, Routes};
+use crate::health::{self, readiness, system, without_details};
+use crate::{Answer, Json, Permission, Principal, Query, Routes};
 use axum::extract::State;
 use axum::http::StatusCode;
 use mainstay_core::health::{ComponentHealth, Status, SystemHealth};
@@ -127,11 +127,14 @@ async fn readyz(
 }
 
 /// How everything is, in grades, and what can be done about it
+///
+/// A token that is confined to a tenant is told the grades without the details.
 #[utoipa::path(get, path = "/health", tag = "health",
     responses((status = 200, body = schema::SystemHealth), (status = 503, body = schema::SystemHealth)))]
-async fn health(State(app): State<App>) -> Answer<(StatusCode, Json<SystemHealth>)> {
+async fn health(State(app): State<App>, principal: Principal) -> Answer<(StatusCode, Json<SystemHealth>)> {
     let look = health::now(&app).await;
     let system = system(&look, &app.options().health, app.store().clock().now_ms());
+    let system = if principal.tenant.is_some() { without_details(system) } else { system };
     Ok((code(system.status == Status::Unhealthy), Json(system)))
 }
 

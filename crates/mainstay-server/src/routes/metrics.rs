@@ -12,26 +12,30 @@ use mainstay_guards::circuits;
 use mainstay_work::PoolStatus;
 use utoipa_axum::routes;
 
+/// What figures are of: types of all streams and commands, every circuit and every pool.
+const WHOSE: &str = "The system";
+
 pub(super) fn routes() -> Routes {
     Routes::default().add(Permission::Local, routes!(all)).add(Permission::Reader, routes!(document))
 }
 
-/// What the server and its store measure about themselves
+/// What the server and its store measure about themselves; a token that is confined to a tenant is refused
 #[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "operate",
     responses((status = 200, body = String, content_type = "text/plain; version=0.0.4")))]
-async fn all(State(app): State<App>) -> impl IntoResponse {
+async fn all(State(app): State<App>, principal: Principal) -> Answer<impl IntoResponse> {
+    principal.unconfined(WHOSE)?;
     let mut text = metrics::render(&app.measured());
     write_circuits(&mut text, app.circuits().states());
     let read = report::lately(&app).await.ok();
     write_read(&mut text, read.as_deref());
-    ([(CONTENT_TYPE, metrics::MEDIA_TYPE)], text)
+    Ok(([(CONTENT_TYPE, metrics::MEDIA_TYPE)], text))
 }
 
 /// Figures of the whole system, and of this server
 #[utoipa::path(get, path = "/admin/metrics", operation_id = "getMetrics", tag = "operate",
     responses((status = 200, body = Report)))]
 async fn document(State(app): State<App>, principal: Principal) -> Answer<Json<Report>> {
-    principal.unconfined("The system")?;
+    principal.unconfined(WHOSE)?;
     let report = report::report(&app).await;
     report.map(Json).map_err(|code| {
         let reason = format!("figures could not be read: {code}");

@@ -4,10 +4,12 @@ use crate::access::Principal;
 use crate::app::App;
 use crate::health::{self, system};
 use crate::lately::Followed;
+use crate::report::MOST_LETTERS;
 use crate::{Answer, Json, Permission, Problem, Routes};
 use axum::extract::State;
 use mainstay_core::health::{Status, SystemHealth};
 use mainstay_flows::dead_letters::{Filter, Stats};
+use mainstay_flows::projections::Aside;
 use mainstay_flows::projections::replay::Progress;
 use mainstay_guards::circuits;
 use serde::Serialize;
@@ -48,6 +50,7 @@ struct Summary {
     status: Status,
     projections_with_lag: u64,
     pending_dead_letters: u64,
+    quarantined_events: u64,
     open_circuits: u64,
     /// What somebody should look at first.
     critical: Vec<String>,
@@ -90,6 +93,8 @@ mod schema {
         /// Those that are more than 100 events behind.
         projections_with_lag: u64,
         pending_dead_letters: u64,
+        /// Events that projections have put aside and that nobody has dealt with, counted up to 1000 of each projection.
+        quarantined_events: u64,
         open_circuits: u64,
         /// What somebody should look at first.
         critical: Vec<String>,
@@ -107,11 +112,15 @@ async fn state(
     principal.unconfined("How the system is")?;
     let now_ms = app.store().clock().now_ms();
     let health = system(&health::now(&app).await, &app.options().health, now_ms);
-    let models = app.projections().list().await.map_err(Problem::from)?;
-    let lags: BTreeMap<String, u64> = models.into_iter().map(|one| (one.projection, one.lag)).collect();
+    let head = app.log().head().await.map_err(Problem::from)?;
+    // As `/health` sees them: one that has no checkpoint is behind by everything (item 243).
+    let models = health::projections(&app, head).await.map_err(unread)?;
+    let lags: BTreeMap<String, u64> = models.into_iter().map(|one| (one.name, one.lag)).collect();
     let active_rebuilds = app.projections().active_rebuilds().await.map_err(Problem::from)?;
     let count = async { app.dead_letters().stats(Filter::default()).await.map_err(Problem::from) };
     let dead_letters = app.letter_stats().ask("0 {}", followed, count).await?;
+    let count = async { app.projections().aside(MOST_LETTERS).await.map_err(Problem::from) };
+    let aside = app.put_aside().ask("", followed, count).await?;
     let mut states = app.circuits().states();
     let open_circuits = states.iter().filter(|(_, state)| *state == circuits::State::Open).count() as u64;
     states.sort_by_key(|(_, state)| *state == circuits::State::Closed);
@@ -126,13 +135,28 @@ async fn state(
         1 => critical.push("1 dead letter waits for somebody".to_owned()),
         several => critical.push(format!("{several} dead letters wait for somebody")),
     }
+    critical.extend(aside.iter().filter_map(put_aside));
     let summary = Summary {
         status: health.status,
         projections_with_lag: late.count() as u64,
         pending_dead_letters: dead_letters.pending,
+        quarantined_events: aside.iter().map(|one| one.quarantined).sum(),
         open_circuits,
         critical,
     };
     let projections = Models { lags, active_rebuilds };
     Ok(Json(SystemState { timestamp: now_ms, health, projections, dead_letters, circuit_breakers, summary }))
+}
+
+/// What is to be said of the events that a projection goes on without.
+fn put_aside(aside: &Aside) -> Option<String> {
+    match aside.quarantined {
+        0 => None,
+        1 => Some(format!("{} has put 1 event aside", aside.projection)),
+        several => Some(format!("{} has put {several} events aside", aside.projection)),
+    }
+}
+
+fn unread(code: &str) -> Problem {
+    Problem::from(mainstay_store::Error::Unavailable(format!("projections could not be read: {code}")))
 }

@@ -171,6 +171,13 @@ fn b_243_b_273_a_projection_without_a_checkpoint_is_behind_by_everything_and_war
         }
         let warning = "WARN mainstay_server::health::look: no checkpoint for newProjection";
         assert!(logged::text().contains(warning));
+        submit(&rooms, 100).await;
+        let token = server.token(Role::Reader).await;
+        let told = get("/admin/system").token(&token).send(server.address).await.json();
+        assert_eq!(told["projections"]["lags"], json!({"newProjection": 110, "orderSummary": 110}));
+        assert_eq!(told["summary"]["projectionsWithLag"], 2, "{told}");
+        let critical = told["summary"]["critical"].as_array().unwrap();
+        assert!(critical.contains(&json!("newProjection is 110 events behind")), "{told}");
     });
 }
 

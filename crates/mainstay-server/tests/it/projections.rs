@@ -130,6 +130,9 @@ fn b_204_b_208_b_212_read_models_are_filled_anew_by_operators_alone() {
         let done = house.admin.until(&path, |replay| replay["status"] == "completed").await;
         assert_eq!((&done["eventsProcessed"], &done["percentComplete"]), (&json!(5), &json!(100.0)));
         assert_eq!(house.admin.get("/admin/replays").await["replays"], json!([]));
+        assert_eq!(house.admin.get("/admin/replays?ended=true&limit=1").await["replays"], json!([done]));
+        let none = house.admin.refusal(get("/admin/replays?ended=true&limit=0")).await;
+        assert_eq!(none, (400, "QUERY_INVALID".to_owned()));
         let cancelled = house.admin.refusal(post(&format!("{path}/cancel"), "{}")).await;
         assert_eq!(cancelled, (409, "REPLAY_NOT_RUNNING".to_owned()));
         let missing = house.admin.refusal(get("/admin/replays/replay_9")).await;

@@ -6,6 +6,8 @@ use crate::projections::changes_topic;
 use crate::projections::opened::Projections;
 use mainstay_store::Tx;
 use serde::Serialize;
+use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -109,6 +111,24 @@ impl Projections {
             Ok(all.into_iter().map(|replay| Progress::of(replay, now_ms)).collect())
         };
         Ok(self.shared.store.read(read).await?)
+    }
+
+    /// Replays of this program's projections that have ended, completed, failed or cancelled: at most so many, those that
+    /// ended last first.
+    pub async fn ended_rebuilds(&self, most: usize) -> Result<Vec<Progress>> {
+        let names: Arc<[String]> = self.definitions().map(|one| one.name().to_owned()).collect();
+        let read = async |tx: Tx, (names, most): (Arc<[String]>, i64)| {
+            let (now_ms, mut all) = (tx.now_ms().await?, Vec::new());
+            for name in names.iter() {
+                all.extend(row::ended(&tx, name, most).await?);
+            }
+            Ok(all.into_iter().map(|replay| Progress::of(replay, now_ms)).collect::<Vec<_>>())
+        };
+        let context = (names, i64::try_from(most).unwrap_or(i64::MAX));
+        let mut all = self.shared.store.read_with(context, read).await?;
+        all.sort_by_key(|replay| Reverse(replay.completed_at));
+        all.truncate(most);
+        Ok(all)
     }
 }
 

@@ -187,6 +187,16 @@ pub(crate) async fn active(tx: &Tx) -> mainstay_store::Result<Vec<Replay>> {
     tx.query(&sql, &[]).await?.iter().map(replay).collect()
 }
 
+/// Replays of a projection that have ended, at most so many, the latest first. One begins when the one before is over, so
+/// that the order in which they began, of which there is an index, is the order in which they ended.
+pub(crate) async fn ended(tx: &Tx, projection: &str, most: i64) -> mainstay_store::Result<Vec<Replay>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM mainstay_replays WHERE projection = $1 AND completed_at IS NOT NULL \
+         ORDER BY started_at DESC, replay_id DESC LIMIT $2"
+    );
+    tx.query(&sql, params![projection, most]).await?.iter().map(replay).collect()
+}
+
 /// Writes down how far a replay is, which is held.
 pub(crate) async fn advance(tx: &Tx, replay: &Replay) -> mainstay_store::Result<()> {
     let params = params![

@@ -167,7 +167,7 @@ pub(super) async fn changes(visit: &Visit, most: usize) -> Result<Vec<Value>, Fa
     Ok(found.list("changes").to_vec())
 }
 
-pub(super) fn change_table(visit: &Visit, changes: &[Value]) -> Markup {
+fn change_table(visit: &Visit, changes: &[Value]) -> Markup {
     let now = visit.now_ms();
     let drawn = changes.iter().map(|change| {
         let name = change.text("name");

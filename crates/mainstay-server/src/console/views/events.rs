@@ -1,44 +1,74 @@
-//! Events: the newest first, by type, tag, correlation and time; one in full; a stream.
+//! Events: the newest first, by type, tag, stream, correlation and time; one in full; a stream.
 
 use super::super::api::{Fault, path};
 use super::super::page::Sheet;
 use super::super::parts::{
     Column, Told, code, count, field, filters, link, moment, next, pretty, rows, short, table,
 };
-use super::super::visit::Visit;
+use super::super::visit::{Asked, Visit};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
 pub(super) async fn list(visit: &Visit) -> Result<Sheet, Fault> {
-    if let Some((kind, id)) = visit.asked.get("stream").and_then(|stream| stream.split_once('/')) {
-        return stream(visit, kind, id).await;
-    }
-    let since = visit.asked.get("from").and_then(instant);
-    let before = visit.asked.get("to").and_then(instant);
-    let mut further = vec![("order", "backward"), ("limit", "50")];
-    further.extend(since.as_deref().map(|since| ("since", since)));
-    further.extend(before.as_deref().map(|before| ("before", before)));
-    let asked = visit.asked.only("/v1/events", &["type", "tag", "correlationId", "until"], &further);
-    let page = visit.get(&asked).await?;
-    let live = html! {
-        p.hint { "The log has " (count(page.number("head"))) " events." }
-        (drawn(page.list("events")))
-        (next(visit, "until", page.maybe("next").map(|next| next.to_string()).as_deref()))
+    let live = match parameters(&visit.asked) {
+        Ok(further) => found(visit, &further).await?,
+        Err(wrong) => html! {
+            @for wrong in wrong { p.notice.bad { (wrong) } }
+            p.nothing { "Nothing was looked for." }
+        },
     };
     let fields = html! {
         (field(visit, "type", "Type"))
         (field(visit, "tag", "Tag"))
+        label { "Stream" input type="text" name="stream" value=[visit.asked.get("stream")] placeholder="Order/order-1" autocomplete="off"; }
         (field(visit, "correlationId", "Correlation"))
-        label { "From" input type="datetime-local" step="1" name="from" value=[visit.asked.get("from")]; }
-        label { "Until" input type="datetime-local" step="1" name="to" value=[visit.asked.get("to")]; }
-        label { "Stream" input type="text" name="stream" placeholder="Order/order-1" autocomplete="off"; }
+        label { "From (UTC)" input type="datetime-local" step="1" name="from" value=[visit.asked.get("from")]; }
+        label { "Until (UTC)" input type="datetime-local" step="1" name="to" value=[visit.asked.get("to")]; }
     };
     Ok(Sheet::new("Events", live).controls(filters(visit, fields)))
 }
 
+/// A page of the events that are like what was asked.
+async fn found(visit: &Visit, further: &[(&str, String)]) -> Result<Markup, Fault> {
+    let mut parameters = vec![("order", "backward"), ("limit", "50")];
+    parameters.extend(further.iter().map(|(name, value)| (*name, value.as_str())));
+    let asked = visit.asked.only("/v1/events", &["type", "tag", "correlationId", "until"], &parameters);
+    let page = visit.get(&asked).await?;
+    Ok(html! {
+        p.hint { "The log has " (count(page.number("head"))) " events." }
+        (drawn(page.list("events")))
+        (next(visit, "until", page.maybe("next").map(|next| next.to_string()).as_deref()))
+    })
+}
+
+/// What fields of the form mean that the API knows by other names, or what could not be read. Whoever asks for something must
+/// not be shown everything because of a slip.
+fn parameters(asked: &Asked) -> Result<Vec<(&'static str, String)>, Vec<String>> {
+    let (mut further, mut wrong) = (Vec::new(), Vec::new());
+    if let Some(text) = asked.get("stream") {
+        match text.split_once('/').filter(|(kind, id)| !kind.is_empty() && !id.is_empty()) {
+            Some((kind, id)) => {
+                further.extend([("streamType", kind.to_owned()), ("streamId", id.to_owned())]);
+            }
+            None => wrong.push(format!(
+                "“{text}” is no stream: that is a type and an id with a slash between, such as Order/order-1."
+            )),
+        }
+    }
+    for (field, parameter) in [("from", "since"), ("to", "before")] {
+        let Some(text) = asked.get(field) else { continue };
+        match instant(text) {
+            Some(instant) => further.push((parameter, instant)),
+            None => wrong.push(format!("“{text}” is no time: that is one of UTC, such as 2026-01-31T13:30.")),
+        }
+    }
+    if wrong.is_empty() { Ok(further) } else { Err(wrong) }
+}
+
 /// A moment of UTC as a browser's field has it, in milliseconds.
 fn instant(text: &str) -> Option<String> {
+    let text = text.strip_suffix('Z').unwrap_or(text);
     let whole = if text.len() == 16 { format!("{text}:00Z") } else { format!("{text}Z") };
     Some(whole.parse::<Timestamp>().ok()?.as_millisecond().to_string())
 }
@@ -116,4 +146,25 @@ pub(super) async fn stream(visit: &Visit, kind: &str, id: &str) -> Result<Sheet,
         (next(visit, "after", page.maybe("next").map(|next| next.to_string()).as_deref()))
     };
     Ok(Sheet::new(format!("Stream {kind}/{id}"), live))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_read_is_passed_on_and_what_cannot_is_named() {
+        let read = |query: &str| parameters(&Asked::parse(query));
+        let pair = |name, value: &str| (name, value.to_owned());
+        assert_eq!(read("type=a&stream="), Ok(vec![]));
+        let stream = vec![pair("streamType", "Order"), pair("streamId", "a/b")];
+        assert_eq!(read("stream=Order/a/b"), Ok(stream));
+        for moment in ["1970-01-01T00:01", "1970-01-01T00:01:00", "1970-01-01T00:01:00.000Z"] {
+            assert_eq!(read(&format!("from={moment}")), Ok(vec![pair("since", "60000")]));
+        }
+        for wrong in ["stream=Order", "stream=/a", "stream=Order/", "from=yesterday", "to=2026-02-30T00:00"] {
+            assert_eq!(read(wrong).unwrap_err().len(), 1, "{wrong}");
+        }
+        assert_eq!(read("stream=Order&from=x&to=1970-01-01T00:01").unwrap_err().len(), 2);
+    }
 }

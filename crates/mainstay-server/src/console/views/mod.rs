@@ -1,6 +1,7 @@
 //! The views, one file each, and the table of their paths.
 
 mod audit;
+mod changes;
 mod circuits;
 mod configuration;
 mod dead_letters;

@@ -5,7 +5,7 @@ use super::super::page::Sheet;
 use super::super::parts::{Column, Line, Told, badge, count, link, meter, span, sparkline, table};
 use super::super::past::Moment;
 use super::super::visit::Visit;
-use super::circuits;
+use super::changes;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -13,14 +13,14 @@ pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
     let state = visit.get("/admin/system").await?;
     let pools = visit.get("/v1/pools").await?;
     let figures = visit.get("/admin/metrics").await?;
-    let changes = circuits::changes(visit, 8).await?;
+    let changes = changes::lately(visit, &pools).await?;
     let past = visit.app.past().show();
     let live = html! {
         (verdict(&state))
         section.tiles aria-label="Figures" { (tiles(&state, &pools, &past)) }
         div.columns {
             section { h2 { "Health" } (components(&state["health"])) }
-            section { h2 { "Circuits that changed lately" } (circuits::change_table(visit, &changes)) }
+            section { h2 { "What changed lately" } (changes) }
         }
         (rebuilds(&state))
         div.columns {
@@ -58,6 +58,7 @@ fn tiles(state: &Value, pools: &Value, past: &[Moment]) -> Markup {
         (tile("/console/projections", "Furthest behind, events", &count(lag), &line(|moment| moment.lag), lag > 100))
         (tile("/console/work", "Work that waits", &count(waiting), &line(|moment| moment.waiting), false))
         (tile("/console/dead-letters?status=pending", "Dead letters pending", &count(summary.number("pendingDeadLetters")), &line(|moment| moment.letters), summary.number("pendingDeadLetters") > 0))
+        (tile("/console/projections#poison", "Events put aside", &count(summary.number("quarantinedEvents")), &line(|moment| moment.aside), summary.number("quarantinedEvents") > 0))
         (tile("/console/circuits", "Open circuits", &count(summary.number("openCircuits")), &line(|moment| moment.open), summary.number("openCircuits") > 0))
     }
 }

@@ -119,7 +119,7 @@ fn actions(visit: &Visit, model: &Value, is_rebuilding: bool) -> Markup {
         }
         @match model.text("status") {
             "paused" => (Ask { verb: "Resume", meaning: "It takes events again, from where it stopped.", call: call("resume"), said: "It goes on.", ..Ask::default() }.draw(visit)),
-            "error" => (Ask { verb: "Recover", meaning: "It tries again the event at which it could not go on.", call: call("recover"), said: "It tries again.", ..Ask::default() }.draw(visit)),
+            "error" => (Ask { verb: "Recover", meaning: "It goes on from where it stopped. Mend what its message names first.", call: call("recover"), said: "It tries again.", ..Ask::default() }.draw(visit)),
             "active" => (Ask { verb: "Pause", meaning: "It takes no events until somebody resumes it; its lag grows meanwhile.", call: call("pause"), said: "It rests.", ..Ask::default() }.draw(visit)),
             _ => "",
         }

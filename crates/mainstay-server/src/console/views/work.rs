@@ -6,7 +6,7 @@ use super::super::parts::{
     Ask, Column, Told, ago, attempts, badge, choice, code, count, field, filters, link, moment, next, pretty,
     rows, short, span, table,
 };
-use super::super::visit::Visit;
+use super::super::visit::{Visit, address};
 use crate::routes::LOOKED_AT;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -15,7 +15,11 @@ use serde_json::Value;
 const PAGE: usize = 50;
 /// How many pages of the API one page is made of, where each has few items.
 const MOST_PAGES: usize = 4;
-const STATES: [&str; 5] = ["ready", "delayed", "behind", "running", "failed"];
+const STATES: [&str; 7] = ["ready", "delayed", "behind", "running", "success", "failed", "canceled"];
+/// Most keys of a page.
+const KEYS: &str = "50";
+/// What says where a page of keys begins: items have a cursor of their own beside it.
+const KEYS_AFTER: &str = "keysAfter";
 
 pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
     let pools = visit.get("/admin/pools").await?;
@@ -156,20 +160,10 @@ fn actions(visit: &Visit, item: &Value) -> Markup {
 
 pub(super) async fn pool(visit: &Visit, name: &str) -> Result<Sheet, Fault> {
     let pool = visit.get(&path(&["v1", "pools", name])).await?;
-    let keys = visit.get(&format!("{}?limit=50", path(&["admin", "pools", name, "keys"]))).await?;
     let items =
         search(visit, &["state", "key", "function", "args", "correlationId"], &[("pool", name)]).await?;
     let call = |verb: &str| format!("POST {}", path(&["admin", "pools", name, verb]));
-    let now = visit.now_ms();
-    let queues = keys.list("keys").iter().map(|key| {
-        vec![
-            html! { a href=(visit.asked.with(&path(&["console", "work", "pools", name]), &[("key", key.text("key"))])) { (code(key.text("key"))) } },
-            html! { (count(key.number("depth"))) },
-            html! { @if let Some(at) = key.maybe("oldestAt") { (ago(at, now)) } },
-            html! { @if key.is("isRunning") { (badge("running")) } },
-        ]
-    });
-    let columns = [Column::Text("Key"), Column::Number("Items"), Column::Text("Oldest"), Column::Text("")];
+    let keys = keys(visit, name).await?;
     let live = html! {
         (pool_table(std::slice::from_ref(&pool)))
         div.actions {
@@ -180,10 +174,36 @@ pub(super) async fn pool(visit: &Visit, name: &str) -> Result<Sheet, Fault> {
             }
         }
         section { h2 { "Items" } (items.draw(visit)) }
-        section { h2 { "Queues of keys" } (table(&columns, queues.collect(), "No key has anything that waits.")) }
+        section { h2 { "Queues of keys" } (keys) }
         section { h2 { "Settings" } (pretty(&pool["settings"])) }
     };
     Ok(Sheet::new(format!("Pool {name}"), live).controls(wanted(visit, false)))
+}
+
+/// A page of the queues of a pool's keys.
+async fn keys(visit: &Visit, pool: &str) -> Result<Markup, Fault> {
+    // A key may begin or end with blanks, which nothing that is asked does: it stands between quotes.
+    let after = visit.asked.get(KEYS_AFTER).and_then(|text| text.strip_prefix('"')?.strip_suffix('"'));
+    let asked = after.map(|after| ("cursor", after)).into_iter().chain([("limit", KEYS)]);
+    let page = visit.get(&address(&path(&["admin", "pools", pool, "keys"]), asked)).await?;
+    let (now, here) = (visit.now_ms(), path(&["console", "work", "pools", pool]));
+    let queues = page.list("keys").iter().map(|key| {
+        // What is like the key is looked for from its beginning.
+        let kept = ["state", "function", "args", "correlationId", KEYS_AFTER];
+        let items = visit.asked.only(&here, &kept, &[("key", key.text("key"))]);
+        vec![
+            html! { a href=(items) { (code(key.text("key"))) } },
+            html! { (count(key.number("depth"))) },
+            html! { @if let Some(at) = key.maybe("oldestAt") { (ago(at, now)) } },
+            html! { @if key.is("isRunning") { (badge("running")) } },
+        ]
+    });
+    let columns = [Column::Text("Key"), Column::Number("Items"), Column::Text("Oldest"), Column::Text("")];
+    let further = page.get("next").and_then(Value::as_str).map(|next| format!("\"{next}\""));
+    Ok(html! {
+        (table(&columns, queues.collect(), "No key has anything that waits."))
+        (next(visit, KEYS_AFTER, further.as_deref()))
+    })
 }
 
 pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {

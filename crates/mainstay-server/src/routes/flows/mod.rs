@@ -44,7 +44,7 @@ pub(super) fn routes() -> Routes {
         .add(Admin, routes!(projections::set_checkpoint))
         .add(Operator, routes!(replays::trigger))
         .add(Operator, routes!(replays::trigger_all))
-        .add(Reader, routes!(replays::active))
+        .add(Reader, routes!(replays::list))
         .add(Reader, routes!(replays::get))
         .add(Operator, routes!(replays::cancel))
         .add(Operator, routes!(replays::pause))

@@ -2,10 +2,11 @@
 
 use super::Models;
 use super::schema::replays as schema;
-use crate::{Answer, Json, Path};
+use crate::routes::limit;
+use crate::{Answer, Json, Path, Query};
 use mainstay_flows::projections::replay::{Cancelled, Progress, Rebuild, Triggered};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// How a read model is filled anew.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -27,9 +28,23 @@ pub(super) struct NewReplays {
     chunk_size: Option<u32>,
 }
 
-/// Replays that run or are paused.
+/// Which replays are wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Wanted {
+    /// Those that have ended instead, the last end first.
+    #[serde(default)]
+    #[param(required = false)]
+    ended: bool,
+    /// At most so many that have ended.
+    #[param(minimum = 1, maximum = 1000, default = 50)]
+    limit: Option<usize>,
+}
+
+/// Replays.
 #[derive(Debug, Serialize)]
-pub(super) struct Active {
+pub(super) struct Listed {
     replays: Vec<Progress>,
 }
 
@@ -92,11 +107,18 @@ pub(super) async fn trigger_all(Models(models): Models, Json(asked): Json<NewRep
     Ok(Json(All { replays: all.into_iter().map(begun).collect() }))
 }
 
-/// List replays that run or are paused
-#[utoipa::path(get, path = "/admin/replays", operation_id = "listReplays", tag = "replays",
+/// List replays that run or are paused, or those that have ended
+///
+/// The last hundred of each projection are kept.
+#[utoipa::path(get, path = "/admin/replays", operation_id = "listReplays", tag = "replays", params(Wanted),
     responses((status = 200, body = schema::Replays)))]
-pub(super) async fn active(Models(models): Models) -> Answer<Json<Active>> {
-    Ok(Json(Active { replays: models.active_rebuilds().await? }))
+pub(super) async fn list(Models(models): Models, Query(wanted): Query<Wanted>) -> Answer<Json<Listed>> {
+    let limit = limit(wanted.limit)?;
+    let replays = match wanted.ended {
+        true => models.ended_rebuilds(limit).await?,
+        false => models.active_rebuilds().await?,
+    };
+    Ok(Json(Listed { replays }))
 }
 
 /// Look how far a replay is

@@ -228,6 +228,8 @@ pub(super) struct PoolStatus {
     settings: PoolSettings,
     /// Whether nothing is started.
     is_paused: bool,
+    /// When it was last paused, resumed or given other settings.
+    changed_at: i64,
     /// Items that wait: for their turn, their time or their key.
     pending: u64,
     /// Items that were taken and have not ended.

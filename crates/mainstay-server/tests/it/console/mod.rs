@@ -1,16 +1,21 @@
 //! The console as a browser meets it: who comes in, what is drawn, what forms do, and what keeps others out.
 
+mod events;
 mod forms;
 mod login;
+mod overview;
+mod traces;
 mod views;
+mod work;
 
 use crate::client::{Answer, Request, get, request};
 use crate::running::{Running, options};
 use mainstay_events::{Append, Event, NewEvent};
 use mainstay_flows::commands::Commands;
+use mainstay_flows::delivery::publications::{Delivery, Retry, Target, Targets};
 use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
 use mainstay_server::{Role, Rooms, equipped};
-use mainstay_store::Tx;
+use mainstay_store::{Store, Tx};
 use mainstay_testkit::stores::Place;
 use mainstay_work::{Call, Engine, Failure, Functions, NewWork, Pool, RetryPolicy};
 use std::time::Duration;
@@ -34,15 +39,22 @@ struct House {
 impl House {
     async fn open(place: &Place) -> Self {
         let functions = Functions::new()
+            .action("note", async |_: Call, what: String| Ok::<_, Failure>(what))
             .action("charge", async |_: Call, _: String| Err::<(), _>(Failure::permanent(EVIL)));
         let spoiled = async |_: Tx, _: Model, event: Event| match event.event_type() {
             "OrderSpoiled" => Err(mainstay_store::Error::application("spoiled")),
             _ => Ok(()),
         };
-        let orders = Projection::new("orders", Category::View).poison(Poison::new(1, false)).each(spoiled);
+        let orders = Projection::new("orders", Category::View)
+            .poison(Poison::new(1, false))
+            .reset(async |_: Tx| Ok(()))
+            .each(spoiled);
         let store = equipped(place.options()).open().await.unwrap();
         let registry = Registry::new().with(orders);
-        let rooms = Rooms::open_with(&store, Commands::new(), registry, |_| functions).await.unwrap();
+        let targets = Targets::new(Retry { max_retries: 1, initial_backoff_ms: 1, base: 1.0 })
+            .with(Target::subscriber("inventory", async |_: Delivery| Err(Failure::permanent("no"))));
+        let rooms = Rooms::open_publishing(&store, Commands::new(), registry, targets, |_| functions);
+        let rooms = rooms.await.unwrap();
         rooms.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
         let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
         let server = Running::start_with(options(), rooms.clone()).await;
@@ -129,6 +141,21 @@ async fn follow(browser: &Browser, path: &str) -> TcpStream {
     let text = get(path).header("Cookie", &browser.cookie).header("HX-Request", "true").text(browser.address);
     stream.write_all(text.as_bytes()).await.unwrap();
     stream
+}
+
+/// Comes back when the clock of the store has moved on, so that what follows is newer.
+async fn later(store: &Store) {
+    let now = async || store.read(async |tx: Tx| tx.now_ms().await).await.unwrap();
+    let before = now().await;
+    while now().await == before {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The value of a tile of the overview.
+fn tile<'a>(page: &'a str, title: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("<span class=\"title\">{title}</span><strong>")).unwrap();
+    rest.split('<').next().unwrap()
 }
 
 /// Reads until a text has come.

@@ -37,6 +37,7 @@ pub(super) async fn gather(visit: &Visit, id: &str, trace: &Value) -> Result<Fou
     let mut entries = commands(trace);
     entries.extend(events(trace));
     entries.extend(projections(trace));
+    entries.extend(put_aside(trace));
     let mut cut = Vec::new();
     let many = trace.list("events").len();
     if many >= MOST_EVENTS {
@@ -51,11 +52,11 @@ pub(super) async fn gather(visit: &Visit, id: &str, trace: &Value) -> Result<Fou
         return Ok(Found { entries, cut, is_all_work: true });
     }
     let asked = address("/admin/dead-letters", [("correlationId", id), ("limit", "100")].into_iter());
-    let aside = visit.get(&asked).await?;
-    if aside.get("next").is_some_and(Value::is_string) {
+    let inbox = visit.get(&asked).await?;
+    if inbox.get("next").is_some_and(Value::is_string) {
         cut.push("dead letters");
     }
-    entries.extend(letters(&aside));
+    entries.extend(letters(&inbox));
     let moments: Vec<i64> = entries.iter().map(|entry| entry.at_ms).collect();
     let work = work::find(visit, id, &moments).await?;
     entries.extend(items(&work.items));
@@ -118,6 +119,20 @@ fn projections(trace: &Value) -> Vec<Entry> {
     found.collect()
 }
 
+/// Events that a read model goes on without. The inbox has the letters of projections, but not these.
+fn put_aside(trace: &Value) -> Vec<Entry> {
+    let found = trace.list("deadLetters").iter().filter(|one| one.text("status") == "quarantined");
+    let found = found.map(|one| Entry {
+        at_ms: one.number("failedAt"),
+        until_ms: None,
+        kind: "poison event",
+        what: html! { (link(&path(&["console", "projections", one.text("projectionName")]), one.text("projectionName"))) ": " a href=(path(&["console", "events", one.text("eventId")])) { (short(one.text("error"), 100)) } },
+        status: one.text("status").to_owned(),
+        is_failure: true,
+    });
+    found.collect()
+}
+
 async fn publications(visit: &Visit, trace: &Value) -> Result<Vec<Entry>, Fault> {
     let mut entries = Vec::new();
     for event in trace.list("events").iter().take(MOST_PUBLISHED) {
@@ -133,7 +148,7 @@ async fn publications(visit: &Visit, trace: &Value) -> Result<Vec<Entry>, Fault>
             kind: "publication",
             what: html! { (one.text("eventType")) " → " (one.text("targetContext")) },
             status: one.text("status").to_owned(),
-            is_failure: one.text("status") == "dead_letter",
+            is_failure: matches!(one.text("status"), "failed" | "dead_letter"),
         }));
     }
     Ok(entries)
