@@ -165,11 +165,12 @@ impl Work {
 
     /// Removes a cron. What it has enqueued stays.
     pub async fn remove_cron(&self, name: &str) -> Result<()> {
-        let remove = async |tx: Tx, name: String| tx.execute(REMOVE, params![&name]).await;
-        match self.store().transact_with(name.to_owned(), remove).await? {
-            0 => Err(Error::UnknownCron(name.to_owned())),
+        let remove = async |tx: Tx, name: String| match tx.execute(REMOVE, params![&name]).await? {
+            // Rolled back, so that nothing goes along that says that it was removed.
+            0 => Err(Error::UnknownCron(name).into()),
             _ => Ok(()),
-        }
+        };
+        Ok(self.store().transact_with(name.to_owned(), remove).await?)
     }
 
     /// Lets a cron rest, or go on from its next tick.

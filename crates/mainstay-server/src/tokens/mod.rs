@@ -88,6 +88,14 @@ impl Tokens {
     /// when there is none with this id, or none of this tenant.
     pub async fn revoke(&self, id: &str, tenant: Option<&str>) -> Result<Option<Token>> {
         let which = (id.to_owned(), tenant.map(str::to_owned));
+        // Looked for beforehand: a transaction that finds nothing to do would commit the word that it was done. Tokens are never
+        // removed, so that what is found stays.
+        let find = async |tx: Tx, (id, tenant): (String, Option<String>)| {
+            table::is_there(&tx, &id, tenant.as_deref()).await
+        };
+        if !self.store.read_with(which.clone(), find).await? {
+            return Ok(None);
+        }
         let revoked = self
             .store
             .transact_with(which, async |tx, (id, tenant)| table::revoke(&tx, &id, tenant.as_deref()).await)

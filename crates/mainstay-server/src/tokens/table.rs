@@ -193,10 +193,15 @@ pub(super) async fn list(tx: &Tx, tenant: Option<&str>, after: &After, limit: us
     tx.query(SELECT_PAGE, page).await?.iter().map(token).collect()
 }
 
-pub(super) async fn revoke(tx: &Tx, id: &str, tenant: Option<&str>) -> Result<Option<Token>> {
+/// Whether there is a token with this id, of this tenant if one is named.
+pub(super) async fn is_there(tx: &Tx, id: &str, tenant: Option<&str>) -> Result<bool> {
     let is_meant = |token: &Token| tenant.is_none() || token.tenant.as_deref() == tenant;
     let found = tx.query_optional(SELECT, params![id]).await?.as_ref().map(token).transpose()?;
-    if !found.is_some_and(|found| is_meant(&found)) {
+    Ok(found.is_some_and(|found| is_meant(&found)))
+}
+
+pub(super) async fn revoke(tx: &Tx, id: &str, tenant: Option<&str>) -> Result<Option<Token>> {
+    if !is_there(tx, id, tenant).await? {
         return Ok(None);
     }
     tx.execute(REVOKE, params![id]).await?;

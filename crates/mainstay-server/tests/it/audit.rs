@@ -369,7 +369,9 @@ fn what_was_asked_in_vain_is_written_down_as_that() {
             .send(server.address)
             .await
             .problem(404, "TOKEN_NOT_FOUND");
-        let last = entries(&server.store).await.pop().unwrap();
+        let mut all = entries(&server.store).await;
+        assert_eq!(all.len(), 1, "none says that it was done: {all:?}");
+        let last = all.pop().unwrap();
         assert_eq!((last.outcome, last.code.as_deref()), (Outcome::Refused, Some("TOKEN_NOT_FOUND")));
         assert_eq!(last.action, "DELETE /admin/tokens/{id}");
         assert_eq!(last.args, json!({"path": "/admin/tokens/nobody"}));
