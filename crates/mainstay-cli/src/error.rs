@@ -5,6 +5,7 @@ use crate::reference::errors;
 use clap::error::ErrorKind;
 use mainstay::core::codes::ErrorCode;
 use mainstay::{events, flows, guards, store, work};
+use mainstay_server::audit::Outcome;
 use serde::Serialize;
 
 /// The result of a verb.
@@ -102,6 +103,17 @@ impl Error {
         match self {
             Self::Usage(_) | Self::Config(_) | Self::Argument(_) | Self::Store(store::Error::Url { .. }) => 2,
             _ => 1,
+        }
+    }
+
+    /// What the audit says of an action that ended so, and the code of what was wrong.
+    pub(crate) fn outcome(&self) -> (Outcome, String) {
+        let found = self.findings().into_iter().next();
+        let code = found.map_or_else(|| IO_FAILED.code.to_owned(), |found| found.code);
+        match errors::register().get(&code) {
+            _ if self.exit_code() == 2 => (Outcome::Refused, code),
+            Some(entry) => (Outcome::of_status(entry.status), code),
+            None => (Outcome::Failed, code),
         }
     }
 

@@ -6,7 +6,7 @@
 //! - `bench`: the load generator and what `mainstay bench` does with it
 //! - `demo`: what `mainstay demo` does and tells
 //! - `log`: what is told while a verb runs; `spans`, what it knows of spans; `export`, which sends them to a collector
-//! - `reach`, `remote`: the store, or the server that holds it
+//! - `reach`, `remote`: the store, or the server that holds it; `deed`, what is changed there and written down
 //! - `workshop`: the rooms of a store, as the configuration has them
 //! - `signals`: when the process is told to stop
 //! - `reference`: the pages under docs/ that are generated
@@ -15,6 +15,7 @@
 mod arguments;
 pub mod bench;
 pub mod config;
+mod deed;
 mod demo;
 mod error;
 mod export;

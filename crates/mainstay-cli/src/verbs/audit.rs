@@ -11,7 +11,7 @@ use serde_json::json;
 /// Entries of one page.
 const PAGE: usize = 1_000;
 
-/// See who did what to the server, and whether somebody changed that
+/// See who did what to the server and to its store, and whether somebody changed that
 ///
 /// Works on the store, or through the server that holds it; that needs a token of an admin (MAINSTAY_TOKEN or --token).
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ enum AuditVerb {
 /// List what was done, the newest first
 #[derive(Debug, Args)]
 struct List {
-    /// Only what was done with this token, by its id
+    /// Only what was done with this token, by its id, or by a user at the store itself, as in local:ada
     #[arg(long, value_name = "ID")]
     user: Option<String>,
     /// Only what came to this: done, refused or failed
@@ -206,5 +206,5 @@ fn table(entries: &[Entry]) -> String {
         [entry.number.to_string(), moment(entry.timestamp), entry.user_id.clone(), method, path, came_to]
     };
     let rows: Vec<_> = entries.iter().map(row).collect();
-    output::table(["NUMBER", "WHEN", "TOKEN", "METHOD", "PATH", "CAME TO"], &rows)
+    output::table(["NUMBER", "WHEN", "WHO", "METHOD", "PATH", "CAME TO"], &rows)
 }

@@ -3,6 +3,7 @@
 
 mod arrows;
 mod audit;
+mod audited;
 mod bad_input;
 mod bench;
 mod config;

@@ -1,8 +1,9 @@
 //! The one way to every admin route (items 229 to 234): who it is, what it may, how often, and what is written down of it.
 
+use super::args;
 use super::entry::{Entry, Outcome};
 use super::seldom::{Due, Seldom};
-use super::{Audit, args, table};
+use super::witness::{witness, write};
 use crate::Problem;
 use crate::access::Principal;
 use crate::access::guard::Refused;
@@ -17,8 +18,6 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use mainstay_core::trace::TraceContext;
 use mainstay_guards::limits::limited_code;
-use mainstay_store::{Ending, Epilogue, Tx, riding};
-use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -93,19 +92,12 @@ pub(crate) async fn audited(
         if let Some(call) = call.unless_too_many(app, due) {
             let app = app.clone();
             // Nobody waits for it: it changes nothing.
-            tokio::spawn(async move { write(&app, call).await });
+            tokio::spawn(async move { write(app.store(), call.told()).await });
         }
         return response;
     }
-    let rider = Arc::new(call.clone());
-    let (response, is_written) = riding(rider, answer(request)).await;
-    let entry = &mut call.entry;
-    entry.outcome = Outcome::of_status(response.status().as_u16());
-    entry.code = code_of(&response);
-    if !is_written || entry.outcome != Outcome::Done {
-        write(app, call).await;
-    }
-    response
+    let judge = |response: &Response| (Outcome::of_status(response.status().as_u16()), code_of(response));
+    witness(app.store(), move || call.told(), answer(request), judge).await
 }
 
 fn code_of(response: &Response) -> Option<String> {
@@ -145,13 +137,6 @@ impl Call {
     }
 }
 
-/// Goes along with the transaction of its action.
-impl Epilogue for Call {
-    fn conclude(self: Arc<Self>, tx: Tx) -> Ending {
-        Box::pin(async move { table::append(&tx, &self.told()).await })
-    }
-}
-
 impl Entry {
     /// Says who it was.
     fn identify(&mut self, principal: &Principal) {
@@ -163,19 +148,7 @@ impl Entry {
 
 fn entry(action: &str, parts: &Parts) -> Entry {
     let trace = parts.extensions.get::<TraceContext>();
-    Entry {
-        number: 0,
-        timestamp: 0,
-        action: action.to_owned(),
-        args: Value::Null,
-        user_id: "nobody".to_owned(),
-        role: None,
-        tenant_id: None,
-        outcome: Outcome::Done,
-        code: None,
-        trace_id: trace.map(|trace| trace.trace_id.clone()),
-        hash: String::new(),
-    }
+    Entry { trace_id: trace.map(|trace| trace.trace_id.clone()), ..Entry::begun(action, "nobody") }
 }
 
 /// A body of which the first part is heard while the action reads it.
@@ -221,7 +194,7 @@ pub(crate) async fn note(app: &App, action: &'static str, principal: Option<&Pri
     let path = action.split_once(' ').map_or("/", |(_, path)| path);
     let call = Call { entry, uri: Uri::from_static(path), heard: Heard::default() };
     if let Some(call) = call.unless_too_many(app, due) {
-        write(app, call).await;
+        write(app.store(), call.told()).await;
     }
 }
 
@@ -229,13 +202,6 @@ pub(crate) async fn note(app: &App, action: &'static str, principal: Option<&Pri
 async fn write_seldom(app: &App, call: Call) {
     let due = app.auditor().refusals.ask(&call.entry.user_id, None, REFUSALS, Instant::now());
     if let Some(call) = call.unless_too_many(app, due) {
-        write(app, call).await;
-    }
-}
-
-async fn write(app: &App, call: Call) {
-    let (entry, audit) = (call.told(), Audit::new(app.store().clone()));
-    if let Err(error) = audit.write(entry).await {
-        tracing::error!(%error, action = call.entry.action, "an admin call was not written down");
+        write(app.store(), call.told()).await;
     }
 }
