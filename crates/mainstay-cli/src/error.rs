@@ -126,6 +126,13 @@ impl Error {
         }
     }
 
+    /// Says the same in lines of the log, for whoever reads nothing else of a service.
+    pub(crate) fn log(&self) {
+        for Finding { code, message, hint } in self.findings() {
+            tracing::error!(target: crate::log::NOTICE_TARGET, code, hint, "{message}");
+        }
+    }
+
     fn findings(&self) -> Vec<Finding> {
         let finding = |entry: &'static ErrorCode, message: String| Finding {
             code: entry.code.to_owned(),

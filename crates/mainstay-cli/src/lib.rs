@@ -42,9 +42,13 @@ use std::process::ExitCode;
 pub fn run() -> ExitCode {
     let arguments = arguments::Arguments::try_parse();
     // What is warned of must be seen; stderr is talk.
-    log::start(arguments.as_ref().map_or(log::Level::Warn, |arguments| {
+    let level = arguments.as_ref().map_or(log::Level::Warn, |arguments| {
         arguments.global.log.unwrap_or_else(|| arguments.verb.loudness())
-    }));
+    });
+    log::start(level);
+    let is_log = arguments.as_ref().is_ok_and(|arguments| arguments.verb.is_service())
+        && !log::is_seen()
+        && level != log::Level::Off;
     let (ended, is_json) = match arguments {
         Ok(arguments) => (arguments.verb.run(&arguments.global), arguments.global.json),
         Err(refused) if refused.use_stderr() => {
@@ -54,6 +58,9 @@ pub fn run() -> ExitCode {
         Err(asked) => (output::print_help(&asked), false),
     };
     let Err(error) = ended else { return ExitCode::SUCCESS };
-    error.tell(is_json);
+    match is_log && !is_json {
+        true => error.log(),
+        false => error.tell(is_json),
+    }
     ExitCode::from(error.exit_code())
 }

@@ -15,6 +15,7 @@ mod documents;
 mod endpoint;
 mod events;
 mod flows;
+mod greeting;
 mod guards;
 mod intents;
 mod keeping;
