@@ -5,6 +5,7 @@ use crate::reference::errors;
 use clap::error::ErrorKind;
 use mainstay::core::codes::ErrorCode;
 use mainstay::{events, flows, guards, store, work};
+use mainstay_server::audit::Outcome;
 use serde::Serialize;
 
 /// The result of a verb.
@@ -105,12 +106,30 @@ impl Error {
         }
     }
 
+    /// What the audit says of an action that ended so, and the code of what was wrong.
+    pub(crate) fn outcome(&self) -> (Outcome, String) {
+        let found = self.findings().into_iter().next();
+        let code = found.map_or_else(|| IO_FAILED.code.to_owned(), |found| found.code);
+        match errors::register().get(&code) {
+            _ if self.exit_code() == 2 => (Outcome::Refused, code),
+            Some(entry) => (Outcome::of_status(entry.status), code),
+            None => (Outcome::Failed, code),
+        }
+    }
+
     /// Says on stderr what happened and what to do: for a person, or as one JSON object per line for a program.
     pub(crate) fn tell(&self, is_json: bool) {
         match self {
             // clap says it well, with the usage of the verb. If stderr is gone, nobody listens.
             Self::Usage(refused) if !is_json => drop(refused.print()),
             _ => eprint!("{}", self.findings().iter().map(|found| found.line(is_json)).collect::<String>()),
+        }
+    }
+
+    /// Says the same in lines of the log, for whoever reads nothing else of a service.
+    pub(crate) fn log(&self) {
+        for Finding { code, message, hint } in self.findings() {
+            tracing::error!(target: crate::log::NOTICE_TARGET, code, hint, "{message}");
         }
     }
 

@@ -6,7 +6,7 @@
 //! - `bench`: the load generator and what `mainstay bench` does with it
 //! - `demo`: what `mainstay demo` does and tells
 //! - `log`: what is told while a verb runs; `spans`, what it knows of spans; `export`, which sends them to a collector
-//! - `reach`, `remote`: the store, or the server that holds it
+//! - `reach`, `remote`: the store, or the server that holds it; `deed`, what is changed there and written down
 //! - `workshop`: the rooms of a store, as the configuration has them
 //! - `signals`: when the process is told to stop
 //! - `reference`: the pages under docs/ that are generated
@@ -15,6 +15,7 @@
 mod arguments;
 pub mod bench;
 pub mod config;
+mod deed;
 mod demo;
 mod error;
 mod export;
@@ -41,9 +42,13 @@ use std::process::ExitCode;
 pub fn run() -> ExitCode {
     let arguments = arguments::Arguments::try_parse();
     // What is warned of must be seen; stderr is talk.
-    log::start(arguments.as_ref().map_or(log::Level::Warn, |arguments| {
+    let level = arguments.as_ref().map_or(log::Level::Warn, |arguments| {
         arguments.global.log.unwrap_or_else(|| arguments.verb.loudness())
-    }));
+    });
+    log::start(level);
+    let is_log = arguments.as_ref().is_ok_and(|arguments| arguments.verb.is_service())
+        && !log::is_seen()
+        && level != log::Level::Off;
     let (ended, is_json) = match arguments {
         Ok(arguments) => (arguments.verb.run(&arguments.global), arguments.global.json),
         Err(refused) if refused.use_stderr() => {
@@ -53,6 +58,9 @@ pub fn run() -> ExitCode {
         Err(asked) => (output::print_help(&asked), false),
     };
     let Err(error) = ended else { return ExitCode::SUCCESS };
-    error.tell(is_json);
+    match is_log && !is_json {
+        true => error.log(),
+        false => error.tell(is_json),
+    }
     ExitCode::from(error.exit_code())
 }

@@ -41,6 +41,7 @@ impl Level {
         match *metadata.level() {
             tracing::Level::TRACE => Self::Trace,
             tracing::Level::DEBUG => Self::Debug,
+            tracing::Level::INFO if metadata.target() == NOTICE_TARGET => Self::Report,
             tracing::Level::INFO => Self::Info,
             tracing::Level::WARN => Self::Warn,
             tracing::Level::ERROR => Self::Error,
@@ -48,13 +49,36 @@ impl Level {
     }
 }
 
+/// What a service tells of itself: that it listens, and that it has stopped. It is told as reports are.
+pub(crate) const NOTICE_TARGET: &str = "mainstay::notice";
+
 /// Where the spans of this process go.
 static SLOT: LazyLock<Slot> = LazyLock::new(Slot::default);
 
 /// Begins to tell.
 pub(crate) fn start(from: Level) {
-    let lines = layer(from, std::io::stderr, std::io::stderr().is_terminal());
+    let lines = layer(from, std::io::stderr, is_seen());
     tracing_subscriber::registry().with(Spans::layer(SLOT.clone())).with(lines).init();
+}
+
+/// Whether people read stderr; otherwise it is a log, every line of which a program must be able to read.
+pub(crate) fn is_seen() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Tells of something that a service does: people as it is, and others as a line of the log.
+pub(crate) fn say(text: &str) {
+    match is_seen() {
+        true => eprintln!("{text}"),
+        false => tracing::info!(target: NOTICE_TARGET, "{text}"),
+    }
+}
+
+/// Lets a panic be a line of the log, too, where it is one. What Rust prints otherwise is several, for people.
+pub(crate) fn tell_of_panics() {
+    if !is_seen() {
+        std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+    }
 }
 
 /// Sends the spans that begin from now on. Once; the first counts.
@@ -218,6 +242,7 @@ mod tests {
             tracing::trace!("a trace");
             tracing::info!("an info");
             tracing::info!(target: REPORT_TARGET, "{}", r#"{"type":"METRICS"}"#);
+            tracing::info!(target: NOTICE_TARGET, "a notice");
             tracing::warn!("a warn");
             tracing::error!("an error");
         });
@@ -232,6 +257,7 @@ mod tests {
         let words = ["a debug", "a trace", "an info", "METRICS", "a warn", "an error"];
         for (from, level) in levels.into_iter().enumerate() {
             let told = told(level, true);
+            assert_eq!(told.contains("a notice"), told.contains("METRICS"), "{level:?}: {told}");
             for (at, word) in words.iter().enumerate() {
                 assert_eq!(told.contains(word), at >= from, "{level:?}: {told}");
             }

@@ -8,12 +8,12 @@ use std::time::Duration;
 /// Some programs that stop others send the signal twice in a row; a person takes longer to lose patience.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
-/// Ready when the process is told to stop. Told again, the process ends at once.
-pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>> {
+/// Ready when the process is told to stop, which it says. Told again, the process ends at once.
+pub(crate) fn told_to_stop(say: impl FnOnce(&str)) -> Result<impl Future<Output = ()>> {
     let first = signal().map_err(|source| Error::Io { what: "signals".to_owned(), source })?;
     Ok(async {
         first.await;
-        eprintln!("Stopping; once more to end at once.");
+        say("Stopping; once more to end at once.");
         tokio::spawn(async {
             tokio::time::sleep(SAME_SIGNAL).await;
             if let Ok(second) = signal() {

@@ -166,6 +166,7 @@ impl Work {
     /// Removes a cron. What it has enqueued stays.
     pub async fn remove_cron(&self, name: &str) -> Result<()> {
         let remove = async |tx: Tx, name: String| match tx.execute(REMOVE, params![&name]).await? {
+            // Rolled back, so that nothing goes along that says that it was removed.
             0 => Err(Error::UnknownCron(name).into()),
             _ => Ok(()),
         };

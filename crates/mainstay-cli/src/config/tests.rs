@@ -50,6 +50,20 @@ fn refused_address() -> String {
     refused("[server]\nlisten = \"localhost\"\n")
 }
 
+/// None of the values is the default of any setting, and no two are alike.
+#[test]
+fn every_setting_of_health_arrives_where_it_is_meant() {
+    let text = "[health]\nmaxLag = 11\nmaxLetters = 12\nprojectionPoolDepth = 13\ndcbRetryPoolDepth = 14\n\
+        eventReplayPoolDepth = 15\n";
+    assert_eq!(text.lines().count(), 1 + health::SECTION.settings.len(), "each setting is given");
+    let rules = health::rules(&load(text, &[]).unwrap());
+    assert_eq!((rules.max_lag, rules.max_letters), (11, 12));
+    let depths: Vec<_> = rules.max_depth.iter().map(|(pool, depth)| (pool.as_str(), *depth)).collect();
+    assert_eq!(depths, [("dcbRetryPool", 14), ("eventReplayPool", 15), ("projectionPool", 13)]);
+    let usual = health::rules(&load("", &[]).unwrap());
+    assert!(usual.max_depth.is_empty(), "a depth that is not given is left to the pool");
+}
+
 #[test]
 fn every_setting_is_listed_where_it_says_and_is_documented() {
     for section in SECTIONS {

@@ -32,7 +32,8 @@ pub(super) fn pages() -> Vec<Page> {
 fn index(register: &Register) -> String {
     let mut text = "# Error codes\n\n\
         Every failure has a code that never changes. The binary prints it as `error[CODE]`, with `--json` as \
-        `{\"code\", \"message\", \"hint\"}` on stderr; a library reads it with `Error::code()`; over HTTP it is the \
+        `{\"code\", \"message\", \"hint\"}` on stderr, and in the log of `mainstay serve` it is \
+        the `code` of a line; a library reads it with `Error::code()`; over HTTP it is the \
         `code` of the problem document.\n\n\
         | code | what happened | try again? |\n|---|---|---|\n"
         .to_owned();

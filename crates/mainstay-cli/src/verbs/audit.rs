@@ -4,14 +4,14 @@ use crate::arguments::Global;
 use crate::reach::Reached;
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
-use mainstay_server::audit::{self, Chain, Entry, Filter, Head, Outcome};
+use mainstay_server::audit::{self, Break, Chain, Entry, Filter, Head, Outcome};
 use serde::Deserialize;
 use serde_json::json;
 
 /// Entries of one page.
 const PAGE: usize = 1_000;
 
-/// See who did what to the server, and whether somebody changed that
+/// See who did what to the server and to its store, and whether somebody changed that
 ///
 /// Works on the store, or through the server that holds it; that needs a token of an admin (MAINSTAY_TOKEN or --token).
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ enum AuditVerb {
 /// List what was done, the newest first
 #[derive(Debug, Args)]
 struct List {
-    /// Only what was done with this token, by its id
+    /// Only what was done with this token, by its id, or by a user at the store itself, as in local:ada
     #[arg(long, value_name = "ID")]
     user: Option<String>,
     /// Only what came to this: done, refused or failed
@@ -46,7 +46,7 @@ struct List {
 
 /// Follow the chain of hashes, and say where it is broken
 ///
-/// Finds entries that were edited, deleted, reordered, or cut off at the end. Whoever can write to the database can write
+/// Finds entries that were edited, deleted, reordered, cut off at the end, or hidden behind a head that was put back. Whoever can write to the database can write
 /// a whole new chain: keep what this prints elsewhere, and give it back with --expect.
 #[derive(Debug, Args)]
 struct Verify {
@@ -144,23 +144,42 @@ impl List {
     }
 }
 
-impl Verify {
-    async fn run(&self, source: &Source, global: &Global) -> Result<()> {
-        // Asked first: what is written meanwhile lies behind it, and is not followed.
-        let head = source.head().await?;
-        let mut chain = Chain::begin(self.expect.clone());
-        let found = loop {
+impl Source {
+    /// Follows the chain through the entries that are there, up to one.
+    async fn follow(&self, chain: &mut Chain, last: u64) -> Result<std::result::Result<(), Break>> {
+        loop {
             let filter = Filter { after: Some(chain.number()), ..Filter::default() };
-            let entries = source.list(filter, PAGE).await?;
-            let is_last = entries.len() < PAGE;
-            let mut followed = entries.iter().take_while(|entry| entry.number <= head.number);
-            match followed.try_for_each(|entry| chain.follow(entry)) {
-                Err(broken) => break Err(broken),
-                Ok(()) if is_last || chain.number() >= head.number => break chain.end(&head),
-                Ok(()) => {}
+            let entries = self.list(filter, PAGE).await?;
+            let mut followed = entries.iter().take_while(|entry| entry.number <= last);
+            if let Err(broken) = followed.try_for_each(|entry| chain.follow(entry)) {
+                return Ok(Err(broken));
             }
-        };
-        match found {
+            if entries.len() < PAGE || chain.number() >= last {
+                return Ok(Ok(()));
+            }
+        }
+    }
+}
+
+impl Verify {
+    /// All entries first, and the head after them. Asked before them, one that was put back would hide what lies behind it.
+    async fn follow(
+        &self,
+        source: &Source,
+        head: impl AsyncFnOnce(&Source) -> Result<Head>,
+    ) -> Result<std::result::Result<Head, Break>> {
+        let mut chain = Chain::begin(self.expect.clone());
+        if let Err(broken) = source.follow(&mut chain, u64::MAX).await? {
+            return Ok(Err(broken));
+        }
+        let head = head(source).await?;
+        // What was written between the two is part of it; what is written from here on is not.
+        let followed = source.follow(&mut chain, head.number).await?;
+        Ok(followed.and_then(|()| chain.end(&head)))
+    }
+
+    async fn run(&self, source: &Source, global: &Global) -> Result<()> {
+        match self.follow(source, Source::head).await? {
             Ok(head) if global.json => {
                 output::print_json(&json!({ "isWhole": true, "number": head.number, "hash": head.hash }))
             }
@@ -206,5 +225,34 @@ fn table(entries: &[Entry]) -> String {
         [entry.number.to_string(), moment(entry.timestamp), entry.user_id.clone(), method, path, came_to]
     };
     let rows: Vec<_> = entries.iter().map(row).collect();
-    output::table(["NUMBER", "WHEN", "TOKEN", "METHOD", "PATH", "CAME TO"], &rows)
+    output::table(["NUMBER", "WHEN", "WHO", "METHOD", "PATH", "CAME TO"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn write(source: &Source) {
+        let Source::Store(audit, _) = source else { panic!("the store is here") };
+        let entry = Entry::of_deed("POST /admin/tokens", "local:ada", "/admin/tokens", None);
+        let nothing = async { Ok::<(), Error>(()) };
+        audit.witness(entry, nothing, Error::outcome).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_written_while_the_chain_is_followed_breaks_nothing() {
+        let options = mainstay_server::equipped(mainstay::store::Options::new("sqlite::memory:"));
+        let store = options.open().await.unwrap();
+        let source = Source::Store(audit::Audit::new(store.clone()), store);
+        write(&source).await;
+        let head = async |source: &Source| {
+            write(source).await;
+            let head = source.head().await;
+            write(source).await;
+            head
+        };
+        let found = Verify { expect: None }.follow(&source, head).await.unwrap();
+        assert_eq!(found.map(|head| head.number), Ok(2));
+        source.close().await;
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::span;
 use crate::arguments::Global;
+use crate::deed::Deed;
 use crate::output::{json, print, print_json, table};
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
@@ -172,53 +173,52 @@ impl Place {
             },
             (CircuitsVerb::Set { name, settings }, place) => {
                 let wrong = |error: serde_json::Error| Error::Argument(format!("SETTINGS: {error}"));
-                match place {
-                    Self::Store(_, circuits) => {
-                        let settings: Settings = serde_json::from_str(settings).map_err(wrong)?;
-                        Ok(json(&circuits.define(name, settings).await?))
-                    }
-                    Self::Server(server) => {
-                        let settings: Value = serde_json::from_str(settings).map_err(wrong)?;
-                        server.put(&format!("/admin/circuits/{}", segment(name)), &settings)
-                    }
-                }
+                let body: Value = serde_json::from_str(settings).map_err(wrong)?;
+                let deed = Deed::new("PUT /admin/circuits/{name}", &[name]).with(body);
+                let set = async |circuits: &Kept| {
+                    let settings: Settings = serde_json::from_str(settings).map_err(wrong)?;
+                    Ok(json(&circuits.define(name, settings).await?))
+                };
+                place.change(deed, set).await
             }
             (CircuitsVerb::Open(decision), place) => place.force(decision, true).await,
             (CircuitsVerb::Close(decision), place) => place.force(decision, false).await,
-            (CircuitsVerb::Release(Why { name, reason }), Self::Store(_, circuits)) => {
-                Ok(json(&circuits.release(name, ACTOR, reason).await?))
+            (CircuitsVerb::Release(why), place) => {
+                let release =
+                    async |circuits: &Kept| Ok(json(&circuits.release(&why.name, ACTOR, &why.reason).await?));
+                place.change(why.deed("POST /admin/circuits/{name}/release"), release).await
             }
-            (CircuitsVerb::Reset(Why { name, reason }), Self::Store(_, circuits)) => {
-                Ok(json(&circuits.reset(name, ACTOR, reason).await?))
+            (CircuitsVerb::Reset(why), place) => {
+                let reset =
+                    async |circuits: &Kept| Ok(json(&circuits.reset(&why.name, ACTOR, &why.reason).await?));
+                place.change(why.deed("POST /admin/circuits/{name}/reset"), reset).await
             }
-            (CircuitsVerb::Release(why), Self::Server(server)) => {
-                server.post(&why.path("release"), &json!({ "reason": why.reason }))
-            }
-            (CircuitsVerb::Reset(why), Self::Server(server)) => {
-                server.post(&why.path("reset"), &json!({ "reason": why.reason }))
-            }
+        }
+    }
+
+    /// Decides something, wherever the circuits are; it is written down.
+    async fn change(&self, deed: Deed, here: impl AsyncFnOnce(&Kept) -> Result<Value>) -> Result<Value> {
+        match self {
+            Self::Store(store, circuits) => deed.carry_out(store, here(circuits)).await,
+            Self::Server(server) => deed.ask(server),
         }
     }
 
     async fn force(&self, Decision { why, during }: &Decision, is_open: bool) -> Result<Value> {
         let for_ms = during.map(|during| u64::try_from(during.as_millis()).unwrap_or(u64::MAX));
-        match self {
-            Self::Store(_, circuits) => {
-                let (actor, reason) = (ACTOR.to_owned(), why.reason.clone());
-                Ok(json(&circuits.force(&why.name, Force { is_open, actor, reason, for_ms }).await?))
-            }
-            Self::Server(server) => {
-                let state = if is_open { "open" } else { "closed" };
-                let body = json!({ "state": state, "reason": why.reason, "forMs": for_ms });
-                server.post(&why.path("force"), &body)
-            }
-        }
+        let state = if is_open { "open" } else { "closed" };
+        let body = json!({ "state": state, "reason": why.reason, "forMs": for_ms });
+        let force = async |circuits: &Kept| {
+            let (actor, reason) = (ACTOR.to_owned(), why.reason.clone());
+            Ok(json(&circuits.force(&why.name, Force { is_open, actor, reason, for_ms }).await?))
+        };
+        self.change(why.deed("POST /admin/circuits/{name}/force").with(body), force).await
     }
 }
 
 impl Why {
-    fn path(&self, verb: &str) -> String {
-        format!("/admin/circuits/{}/{verb}", segment(&self.name))
+    fn deed(&self, action: &'static str) -> Deed {
+        Deed::new(action, &[&self.name]).with(json!({ "reason": self.reason }))
     }
 }
 

@@ -67,7 +67,7 @@ impl Demo {
         is_json: bool,
     ) -> Result<()> {
         let is_seen = !is_json && io::stdout().is_terminal();
-        let stop = signals::told_to_stop()?;
+        let stop = signals::told_to_stop(|text| eprintln!("{text}"))?;
         let store = asked.unwrap_or_else(|| folder.store("shop.db"));
         let plan = Plan {
             shop: config::store::options_at(&store, config),

@@ -3,6 +3,7 @@
 use super::span;
 use crate::Result;
 use crate::arguments::Global;
+use crate::deed::Deed;
 use crate::output::{json, masked, print, print_json, table};
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
@@ -255,15 +256,21 @@ impl IntentsVerb {
             Self::Show { intent_key } => masked(&intents.get(intent_key).await?),
             Self::Record(record) => json(&intents.record(record.new_intent()?).await?),
             Self::Complete { intent_key, status, result, error } => {
-                let mut completion = Completion::new(intent_key, (*status).into());
-                if let Some(result) = result {
-                    completion = completion.result(result)?;
-                }
-                json(&intents.complete(error.iter().fold(completion, Completion::error)).await?)
+                let complete = async {
+                    let mut completion = Completion::new(intent_key, (*status).into());
+                    if let Some(result) = result {
+                        completion = completion.result(result)?;
+                    }
+                    Ok(json(&intents.complete(error.iter().fold(completion, Completion::error)).await?))
+                };
+                completing(intent_key, *status, result, error).carry_out(store, complete).await?
             }
             Self::Abandon { intent_key, reason } => {
-                let reason = reason.as_deref().unwrap_or(BY_AN_OPERATOR);
-                json(&intents.complete(Completion::abandoned(intent_key, reason)).await?)
+                let abandon = async {
+                    let why = reason.as_deref().unwrap_or(BY_AN_OPERATOR);
+                    Ok(json(&intents.complete(Completion::abandoned(intent_key, why)).await?))
+                };
+                abandoning(intent_key, reason).carry_out(store, abandon).await?
             }
         })
     }
@@ -291,16 +298,27 @@ impl IntentsVerb {
             Self::Show { intent_key } => server.get(&format!("/admin/intents/{}", segment(intent_key))),
             Self::Record(record) => server.post("/v1/intents", &record.body()),
             Self::Complete { intent_key, status, result, error } => {
-                let status = CompletionStatus::from(*status).as_str();
-                let body = json!({ "status": status, "result": result, "error": error });
-                server.post(&format!("/v1/intents/{}/complete", segment(intent_key)), &body)
+                completing(intent_key, *status, result, error).ask(server)
             }
-            Self::Abandon { intent_key, reason } => {
-                let path = format!("/admin/intents/{}/abandon", segment(intent_key));
-                server.post(&path, &json!({ "reason": reason }))
-            }
+            Self::Abandon { intent_key, reason } => abandoning(intent_key, reason).ask(server),
         }
     }
+}
+
+/// Over HTTP this is what applications do all day. At the store it is somebody at a keyboard, who can abandon with it, too.
+fn completing(
+    intent_key: &str,
+    status: Ended,
+    result: &Option<Box<RawValue>>,
+    error: &Option<String>,
+) -> Deed {
+    let status = CompletionStatus::from(status).as_str();
+    let body = json!({ "status": status, "result": result, "error": error });
+    Deed::new("POST /v1/intents/{intentKey}/complete", &[intent_key]).with(body)
+}
+
+fn abandoning(intent_key: &str, reason: &Option<String>) -> Deed {
+    Deed::new("POST /admin/intents/{intentKey}/abandon", &[intent_key]).with(json!({ "reason": reason }))
 }
 
 impl Record {

@@ -2,6 +2,7 @@
 
 use super::span;
 use crate::arguments::Global;
+use crate::deed::Deed;
 use crate::output::{json, print, print_json, table};
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
@@ -176,11 +177,16 @@ impl Place {
                 }
                 Self::Server(server) => server.post(&ask.key.path("reserve"), &ask.body()),
             },
-            LimitsVerb::Reset(key) => self.act(key, "reset", Verb::Reset, json!({ "key": key.key })).await,
+            LimitsVerb::Reset(key) => {
+                let deed =
+                    Deed::new("POST /v1/limits/{name}/reset", &[&key.name]).with(json!({ "key": key.key }));
+                self.decide(key, Verb::Reset, deed).await
+            }
             LimitsVerb::Block { key, during } => {
                 let for_ms = u64::try_from(during.as_millis()).unwrap_or(u64::MAX);
                 let body = json!({ "key": key.key, "forMs": for_ms });
-                self.act(key, "block", Verb::Block(for_ms), body).await
+                let deed = Deed::new("POST /v1/limits/{name}/block", &[&key.name]).with(body);
+                self.decide(key, Verb::Block(for_ms), deed).await
             }
             LimitsVerb::Denied { name, limit } => match self {
                 Self::Store(_) => Err(Error::Argument(
@@ -224,12 +230,24 @@ impl Place {
         }
         let definition: Definition =
             serde_json::from_value(body.clone()).map_err(|error| Error::Argument(error.to_string()))?;
+        let define = async |limits: &Kept| {
+            limits.define(&set.name, definition).await?;
+            Ok(named(&set.name, definition))
+        };
+        self.change(Deed::new("PUT /admin/limits/{name}", &[&set.name]).with(body), define).await
+    }
+
+    /// Decides over a key; what an application asks of it all day goes through [`act`](Self::act).
+    async fn decide(&self, key: &Key, verb: Verb, deed: Deed) -> Result<Value> {
+        let act = async |limits: &Kept| Ok(json(&limits.act(&key.name, &key.key, verb).await?));
+        self.change(deed, act).await
+    }
+
+    /// Changes something, wherever the limits are; it is written down.
+    async fn change(&self, deed: Deed, here: impl AsyncFnOnce(&Kept) -> Result<Value>) -> Result<Value> {
         match self {
-            Self::Store(limits) => {
-                limits.define(&set.name, definition).await?;
-                Ok(named(&set.name, definition))
-            }
-            Self::Server(server) => server.put(&format!("/admin/limits/{}", segment(&set.name)), &body),
+            Self::Store(limits) => deed.carry_out(limits.store(), here(limits)).await,
+            Self::Server(server) => deed.ask(server),
         }
     }
 

@@ -77,6 +77,11 @@ impl Verb {
         }
     }
 
+    /// Whether what it tells is a log, where nobody sits before it.
+    pub(crate) fn is_service(&self) -> bool {
+        matches!(self, Self::Serve(_))
+    }
+
     pub(crate) fn run(&self, global: &Global) -> Result<()> {
         match self {
             Self::Serve(verb) => block_on(verb.run(global)),

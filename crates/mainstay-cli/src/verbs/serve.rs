@@ -13,7 +13,8 @@ use std::future::Future;
 ///
 /// Opens the store, brings its schema up to date, declares what the configuration names (pools, functions, targets, crons, limits
 /// and circuits), and serves and works until it is told to stop (SIGTERM or Ctrl-C). Then it finishes what is under way; told a second time,
-/// it ends at once. Everything committed is safe either way.
+/// it ends at once. Everything committed is safe either way. On a terminal it greets whoever started it, with a link to the
+/// console while there is no token; otherwise every line on stderr is JSON, and none has the link.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Where to listen, as in 127.0.0.1:7420; port 0 takes a free one
@@ -35,10 +36,11 @@ struct Listening {
 
 impl Serve {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
+        log::tell_of_panics();
         let config = global.load_with(self.flags())?;
         let options = config::server::options(&config)?.configuration(super::config::to_json(&config));
         // From the first moment, so that nobody who starts and stops us at once is ignored.
-        let stop = signals::told_to_stop()?;
+        let stop = signals::told_to_stop(log::say)?;
         let traces = config::tracing::options(&config).map_err(|problem| Error::Config(vec![problem]))?;
         let traces = traces.map(log::export).transpose();
         let traces = traces.map_err(|source| Error::Io { what: "threads".to_owned(), source })?;
@@ -50,7 +52,7 @@ impl Serve {
             drop(tokio::task::spawn_blocking(move || traces.stop()).await);
         }
         let Stopped { abandoned } = ended?;
-        eprintln!("{}", farewell(abandoned));
+        log::say(&farewell(abandoned));
         Ok(())
     }
 
@@ -78,12 +80,7 @@ async fn serve(
         store: store.location().to_string(),
         durability: store.durability().await?,
     };
-    let has_tokens = Tokens::new(store.clone()).exist().await?;
-    let is_loopback = server.address().ip().is_loopback();
-    // Whoever has tokens logs in with one.
-    let link = if is_loopback && !has_tokens { Some(server.login_link().await?) } else { None };
-    eprint!("{}", greeting(&listening, is_loopback, link.as_deref()));
-    eprint!("{}", workload(config));
+    greet(config, &server, store, &listening).await?;
     if is_json {
         output::print_json_line(&listening)?;
     }
@@ -95,13 +92,61 @@ async fn serve(
     };
     let (stopped, rested) = tokio::join!(server.run(stop), resting);
     if let Err(error) = rested {
-        eprintln!("What was being worked on could not be given back, and is when its lease is over: {error}");
+        tracing::warn!(%error, "what was being worked on could not be given back, and is when its lease is over");
     }
     Ok(stopped)
 }
 
-/// What the configuration has declared, if anything.
-fn workload(config: &Config) -> String {
+/// Says that it listens: to people on a terminal with a way into the console, and otherwise in a line of the log. That is kept
+/// and read by others, so no link that lets its reader in is even made for it.
+async fn greet(config: &Config, server: &Server, store: &Store, listening: &Listening) -> Result<()> {
+    let has_tokens = Tokens::new(store.clone()).exist().await?;
+    let is_loopback = server.address().ip().is_loopback();
+    // Whoever has tokens logs in with one.
+    let is_offered = log::is_seen() && is_loopback && !has_tokens;
+    let link = if is_offered { Some(server.login_link().await?) } else { None };
+    let Listening { url, address, store, durability } = listening;
+    let (access, console) = (access(is_loopback, has_tokens), console(url, has_tokens, link.as_deref()));
+    let (work, guards) = workload(config);
+    if !log::is_seen() {
+        let (work, guards) = (work.as_deref(), guards.as_deref());
+        tracing::info!(target: log::NOTICE_TARGET, url, address, store, durability, access, console, work, guards,
+            "Mainstay listens on {url}");
+        return Ok(());
+    }
+    let store = format!("{store} ({durability})");
+    let told = [("store", Some(store)), ("access", Some(access.to_owned())), ("console", Some(console))];
+    let told = told.into_iter().chain([("work", work), ("guards", guards)]);
+    eprint!("{}", greeting(url, told));
+    Ok(())
+}
+
+fn access(is_loopback: bool, has_tokens: bool) -> &'static str {
+    match (is_loopback, has_tokens) {
+        (true, false) => "open to this machine until the first token is created",
+        (true, true) => "tokens",
+        (false, _) => "tokens; make one with `mainstay token create`",
+    }
+}
+
+fn console(url: &str, has_tokens: bool, link: Option<&str>) -> String {
+    match (link, has_tokens) {
+        (Some(link), _) => format!("{link} (once, within 15 minutes)"),
+        (None, true) => format!("{url}/console (log in with a token)"),
+        (None, false) => format!(
+            "{url}/console (log in with a token: `mainstay token create --name NAME --role admin`, on a SQLite file while no \
+             server runs)"
+        ),
+    }
+}
+
+fn greeting(url: &str, told: impl Iterator<Item = (&'static str, Option<String>)>) -> String {
+    let lines = told.filter_map(|(heading, text)| Some(format!("  {heading}: {}\n", text?)));
+    format!("Mainstay listens on {url}\n{}", lines.collect::<String>())
+}
+
+/// What the configuration has declared, if anything: work, and guards.
+fn workload(config: &Config) -> (Option<String>, Option<String>) {
     let work = [
         ("pool", config.pools().len()),
         ("function", config.functions().len()),
@@ -109,32 +154,16 @@ fn workload(config: &Config) -> String {
         ("cron", config.crons().len()),
     ];
     let guards = [("limit", config.limits().len()), ("circuit", config.circuits().len())];
-    counted("work", &work) + &counted("guards", &guards)
+    (counted(&work), counted(&guards))
 }
 
-fn counted(heading: &str, parts: &[(&str, usize)]) -> String {
+fn counted(parts: &[(&str, usize)]) -> Option<String> {
     let told = parts.iter().filter(|(_, count)| *count > 0).map(|(what, count)| match count {
         1 => format!("1 {what}"),
         several => format!("{several} {what}s"),
     });
     let told: Vec<String> = told.collect();
-    if told.is_empty() { String::new() } else { format!("  {heading}: {}\n", told.join(", ")) }
-}
-
-fn greeting(listening: &Listening, is_loopback: bool, link: Option<&str>) -> String {
-    let Listening { url, store, durability, .. } = listening;
-    let access = match (is_loopback, link) {
-        (true, Some(_)) => "open to this machine until the first token is created",
-        (true, None) => "tokens",
-        (false, _) => "tokens; make one with `mainstay token create`",
-    };
-    let console = match link {
-        Some(link) => format!("{link} (once, within 15 minutes)"),
-        None => format!("{url}/console (log in with a token)"),
-    };
-    format!(
-        "Mainstay listens on {url}\n  store: {store} ({durability})\n  access: {access}\n  console: {console}\n"
-    )
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 fn farewell(abandoned: usize) -> String {
@@ -151,19 +180,24 @@ mod tests {
 
     #[test]
     fn the_greeting_tells_where_what_and_for_whom() {
-        let listening = Listening {
-            url: "http://127.0.0.1:7420".to_owned(),
-            address: "127.0.0.1:7420".to_owned(),
-            store: "sqlite:mainstay.db".to_owned(),
-            durability: "SQLite 3.54.0, WAL, synchronous=FULL".to_owned(),
-        };
-        insta::assert_snapshot!(greeting(&listening, true, Some("http://127.0.0.1:7420/console/login?link=1f")), @"
+        let url = "http://127.0.0.1:7420";
+        let way = console(url, false, Some("http://127.0.0.1:7420/console/login?link=1f"));
+        let told = [
+            ("store", Some("sqlite:mainstay.db (SQLite 3.54.0, WAL, synchronous=FULL)".to_owned())),
+            ("access", Some(access(true, false).to_owned())),
+            ("console", Some(way)),
+            ("work", counted(&[("pool", 1), ("function", 2), ("cron", 0)])),
+            ("guards", counted(&[("limit", 0)])),
+        ];
+        insta::assert_snapshot!(greeting(url, told.into_iter()), @"
             Mainstay listens on http://127.0.0.1:7420
               store: sqlite:mainstay.db (SQLite 3.54.0, WAL, synchronous=FULL)
               access: open to this machine until the first token is created
               console: http://127.0.0.1:7420/console/login?link=1f (once, within 15 minutes)
+              work: 1 pool, 2 functions
             ");
-        assert!(greeting(&listening, false, None).contains("mainstay token create"));
-        assert!(greeting(&listening, true, None).contains("log in with a token"));
+        assert!(access(false, false).contains("mainstay token create"));
+        assert!(console(url, false, None).contains("mainstay token create"));
+        assert!(console(url, true, None).ends_with("(log in with a token)"));
     }
 }

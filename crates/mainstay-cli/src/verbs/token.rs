@@ -1,6 +1,7 @@
 //! `mainstay token`: who may use the server.
 
 use crate::arguments::Global;
+use crate::deed::Deed;
 use crate::reach::Reached;
 use crate::remote::segment;
 use crate::{Error, Result, output};
@@ -67,14 +68,15 @@ impl Create {
             tenant: self.tenant.clone(),
             expires_in_ms: self.expires_in.map(|life| u64::try_from(life.as_millis()).unwrap_or(u64::MAX)),
         };
+        let deed = Deed::new("POST /admin/tokens", &[]).with(output::json(&asked));
         let created = match global.reach().await? {
-            Reached::Server(server) => server.post("/admin/tokens", &asked)?,
+            Reached::Server(server) => deed.ask(&server)?,
             Reached::Store(store) => {
-                let new = New::try_from(asked).map_err(|invalid| Error::Argument(invalid.to_string()));
-                let made = match new {
-                    Ok(new) => Tokens::new(store.clone()).create(new).await.map_err(Error::Store),
-                    Err(error) => Err(error),
+                let make = async {
+                    let new = New::try_from(asked).map_err(|invalid| Error::Argument(invalid.to_string()))?;
+                    Ok(Tokens::new(store.clone()).create(new).await?)
                 };
+                let made = deed.carry_out(&store, make).await;
                 store.close().await;
                 let (token, secret) = made?;
                 Created { secret: secret.reveal().to_owned(), token }
@@ -113,13 +115,21 @@ async fn list(global: &Global) -> Result<()> {
 }
 
 async fn revoke(id: &str, global: &Global) -> Result<()> {
+    let deed = Deed::new("DELETE /admin/tokens/{id}", &[id]);
     let revoked: Row = match global.reach().await? {
-        Reached::Server(server) => server.delete(&format!("/admin/tokens/{}", path_part(id)?))?,
+        Reached::Server(server) => {
+            check(id)?;
+            deed.ask(&server)?
+        }
         Reached::Store(store) => {
-            let revoked = Tokens::new(store.clone()).revoke(id, None).await;
+            let revoke = async {
+                let detail = format!("There is no token {id:?}.");
+                let unknown = Error::Refused { code: "TOKEN_NOT_FOUND".to_owned(), detail };
+                Tokens::new(store.clone()).revoke(id, None).await?.ok_or(unknown)
+            };
+            let revoked = deed.carry_out(&store, revoke).await;
             store.close().await;
-            let detail = format!("There is no token {id:?}.");
-            revoked?.ok_or(Error::Refused { code: "TOKEN_NOT_FOUND".to_owned(), detail })?
+            revoked?
         }
     };
     if global.json {
@@ -129,11 +139,11 @@ async fn revoke(id: &str, global: &Global) -> Result<()> {
     Ok(())
 }
 
-/// An id that is safe in a path; others do not exist.
-fn path_part(id: &str) -> Result<&str> {
+/// Refuses what is no id of any token.
+fn check(id: &str) -> Result<()> {
     let is_plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     match is_plain {
-        true => Ok(id),
+        true => Ok(()),
         false => {
             Err(Error::Argument(format!("{id:?} is not the id of a token; `mainstay token list` tells them")))
         }

@@ -3,6 +3,7 @@
 
 mod arrows;
 mod audit;
+mod audited;
 mod bad_input;
 mod bench;
 mod config;
@@ -14,6 +15,7 @@ mod documents;
 mod endpoint;
 mod events;
 mod flows;
+mod greeting;
 mod guards;
 mod intents;
 mod keeping;

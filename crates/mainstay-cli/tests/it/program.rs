@@ -91,6 +91,18 @@ impl Answer {
         serde_json::from_str(&self.stdout).unwrap()
     }
 
+    /// As [`assert_failed`](Self::assert_failed), of a service: what it tells is a log, whose last line says so.
+    #[track_caller]
+    pub(crate) fn assert_logged(&self, exit: i32, code: &str) -> serde_json::Value {
+        assert_eq!((self.code, self.stdout.as_str()), (exit, ""), "{self:?}");
+        let lines: Vec<serde_json::Value> =
+            self.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let last = lines.last().unwrap();
+        assert_eq!((&last["level"], &last["code"]), (&"ERROR".into(), &code.into()), "{last}");
+        assert!(last["message"].is_string() && last["hint"].is_string(), "{last}");
+        last.clone()
+    }
+
     /// Asserts that the program failed with an exit code and an error code, said what to do, and gave no data.
     #[track_caller]
     pub(crate) fn assert_failed(&self, exit: i32, code: &str) {

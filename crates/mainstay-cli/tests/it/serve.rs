@@ -2,6 +2,7 @@
 
 use crate::program::Folder;
 use crate::serving::Serving;
+use serde_json::{Value, json};
 
 #[test]
 fn serves_tells_where_and_stops_when_told() {
@@ -13,23 +14,44 @@ fn serves_tells_where_and_stops_when_told() {
         assert!(server.ask("GET /health/ready").starts_with("HTTP/1.1 200 "));
         let url = server.url().to_owned();
         let told = server.stop(signal);
-        assert!(
-            told.starts_with(&format!("Mainstay listens on {url}\n  store: sqlite:mainstay.db (SQLite")),
-            "{told}"
-        );
-        assert!(told.ends_with("Stopped; everything under way was finished.\n"), "{told}");
+        // Nobody sits before it: every line is one of a log.
+        let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(lines.iter().all(|line| line["timestamp"].is_string() && line["level"] == "INFO"), "{told}");
+        let messages: Vec<&str> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
+        let first = format!("Mainstay listens on {url}");
+        let last = ["Stopping; once more to end at once.", "Stopped; everything under way was finished."];
+        assert_eq!(messages, [first.as_str(), last[0], last[1]]);
+        assert_eq!((&lines[0]["url"], &lines[0]["store"]), (&json!(url), &json!("sqlite:mainstay.db")));
         assert_eq!(folder.files(), ["mainstay.db"], "the log and the lock are gone after a clean end");
     }
+}
+
+#[test]
+fn a_panic_is_a_line_of_the_log_like_any_other() {
+    let folder = Folder::new();
+    let server = Serving::start_with(&folder, &[("MAINSTAY_FAILPOINTS", "store.begin=panic@200")]);
+    for _ in 0..200 {
+        server.send("POST", "/v1/events", &[], r#"{"events":[{"type":"OrderPlaced","data":1}]}"#);
+    }
+    let told = server.stop("-TERM");
+    let lines = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_panics =
+        lines.filter(|line| line["message"].as_str().is_some_and(|said| said.contains("panicked at")));
+    assert!(of_panics.count() > 0, "{told}");
 }
 
 #[test]
 fn a_store_that_another_process_holds_cannot_be_served() {
     let folder = Folder::new();
     let server = Serving::start(&folder);
-    folder.run("serve --listen 127.0.0.1:0").assert_failed(1, "STORE_OWNED");
+    folder.run("serve --listen 127.0.0.1:0").assert_logged(1, "STORE_OWNED");
+    // Whoever asks for JSON has it as other verbs do, and whoever wants no log is told why it ended all the same.
+    let told = folder.run("serve --json --listen 127.0.0.1:0").stderr;
+    assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["code"], "STORE_OWNED");
+    folder.run("serve --log off --listen 127.0.0.1:0").assert_failed(1, "STORE_OWNED");
     let address = server.address();
     let taken = folder.run(&format!("serve --store sqlite:other.db --listen {address}"));
-    taken.assert_failed(1, "SERVER_LISTEN_FAILED");
+    taken.assert_logged(1, "SERVER_LISTEN_FAILED");
     server.stop("-TERM");
 }
 
@@ -37,14 +59,15 @@ fn a_store_that_another_process_holds_cannot_be_served() {
 fn an_address_that_others_reach_is_refused_without_tokens_and_tls() {
     let folder = Folder::new();
     let answer = folder.run("serve --listen 0.0.0.0:0");
-    answer.assert_failed(1, "SERVER_UNPROTECTED");
-    insta::assert_snapshot!(answer.stderr, @"
-        error[SERVER_UNPROTECTED]: 0.0.0.0:0 can be reached from elsewhere, and the server has neither a token nor TLS
-        hint: Create a token with `mainstay token create`, set server.tlsCert and server.tlsKey, or listen on 127.0.0.1. Behind a proxy that does TLS, --insecure says that this is meant.
+    let line = answer.assert_logged(1, "SERVER_UNPROTECTED");
+    let said = format!("{}\n{}", line["message"].as_str().unwrap(), line["hint"].as_str().unwrap());
+    insta::assert_snapshot!(said, @"
+        0.0.0.0:0 can be reached from elsewhere, and the server has neither a token nor TLS
+        Create a token with `mainstay token create`, set server.tlsCert and server.tlsKey, or listen on 127.0.0.1. Behind a proxy that does TLS, --insecure says that this is meant.
         ");
     folder.write("mainstay.toml", "[server]\ntlsCert = \"c.pem\"\n");
-    folder.run("serve").assert_failed(1, "SERVER_TLS_INVALID");
-    folder.run("serve --listen localhost").assert_failed(2, "CONFIG_INVALID_VALUE");
+    folder.run("serve").assert_logged(1, "SERVER_TLS_INVALID");
+    folder.run("serve --listen localhost").assert_logged(2, "CONFIG_INVALID_VALUE");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_function_is_called_signed_retried_and_told_on() {
         ),
     );
     let missing = folder.run("serve --listen 127.0.0.1:0");
-    missing.assert_failed(2, "CONFIG_INVALID_VALUE");
+    missing.assert_logged(2, "CONFIG_INVALID_VALUE");
     assert!(
         missing.stderr.contains("functions.send.secret: the variable SHOP_SECRET is not set"),
         "{missing:?}"
@@ -128,7 +128,7 @@ fn crons_of_the_file_enqueue_work() {
         assert!(body["context"]["scheduledAt"].is_i64());
     }
     let told = server.stop("-TERM");
-    assert!(told.contains("\n  work: 1 pool, 1 function, 1 cron\n"), "{told}");
+    assert!(told.contains(r#""work":"1 pool, 1 function, 1 cron""#), "{told}");
 
     for (pool, function, said) in [
         ("nowhere", "send", "there is no pool \"nowhere\""),
@@ -140,9 +140,8 @@ fn crons_of_the_file_enqueue_work() {
             &changed.replace("function = \"send\"", &format!("function = \"{function}\"")),
         );
         let refused = folder.run("serve --listen 127.0.0.1:0");
-        refused.assert_failed(2, "CONFIG_INVALID_VALUE");
-        assert!(refused.stderr.contains("mainstay.toml:7:8: crons.often: "), "{}", refused.stderr);
-        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+        let line = refused.assert_logged(2, "CONFIG_INVALID_VALUE");
+        assert_eq!(line["message"], format!("mainstay.toml:7:8: crons.often: {said}"));
     }
 }
 
@@ -200,7 +199,7 @@ fn an_event_is_delivered_to_a_target_of_the_configuration() {
         ),
     );
     let missing = folder.run("serve --listen 127.0.0.1:0");
-    missing.assert_failed(2, "CONFIG_INVALID_VALUE");
+    missing.assert_logged(2, "CONFIG_INVALID_VALUE");
     assert!(missing.stderr.contains("targets.inventory.secret: the variable NEW is not set"), "{missing:?}");
     let server = Serving::start_with(&folder, &[("NEW", "n3w")]);
     let appended = ask(

@@ -45,7 +45,8 @@ impl Serving {
         Self::listening(command)
     }
 
-    fn listening(mut command: Command) -> Self {
+    /// Runs what tells on stdout where it listens.
+    pub(crate) fn listening(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();

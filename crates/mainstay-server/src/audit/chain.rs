@@ -86,13 +86,18 @@ impl Chain {
         Ok(())
     }
 
-    /// Ends where the head says that the chain ends.
+    /// Ends where the head says that the chain ends. The head is asked for after the entries: it moves with each of them, so that
+    /// one that is behind an entry was put back.
     pub fn end(self, head: &Head) -> Result<Head, Break> {
         let last = Head { number: self.number, hash: self.hash };
         let kept = self.kept.map_or(0, |kept| kept.number);
         if last.number < head.number.max(kept) {
             let reason = format!("the end is cut off: there were entries up to {}", head.number.max(kept));
             return Err(Break { number: last.number + 1, reason });
+        }
+        if last.number > head.number {
+            let reason = format!("the head was put back, and says that entry {} is the last", head.number);
+            return Err(Break { number: head.number + 1, reason });
         }
         if last != *head {
             return Err(Break { number: last.number, reason: "the head says something else".to_owned() });
@@ -166,6 +171,7 @@ mod tests {
             assert_eq!(verify(changed, &told, None).unwrap_err().number, 5, "{what}");
         }
         assert_eq!(verify(&all[..7], &told, None).unwrap_err().number, 8, "the head knows of more");
+        assert_eq!(verify(&all, &head(&all[..7]), None).unwrap_err().number, 8, "the head was put back");
         // With its head cut off too, only who kept it elsewhere can tell.
         let cut = &all[..7];
         assert!(verify(cut, &head(cut), None).is_ok());

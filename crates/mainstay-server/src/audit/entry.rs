@@ -1,5 +1,6 @@
 //! What is written down of a call.
 
+use super::args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -30,7 +31,8 @@ impl Outcome {
         [Self::Done, Self::Refused, Self::Failed].into_iter().find(|outcome| outcome.as_str() == name)
     }
 
-    pub(super) fn of_status(status: u16) -> Self {
+    /// What an answer of this HTTP status comes to.
+    pub fn of_status(status: u16) -> Self {
         match status {
             ..400 => Self::Done,
             400..500 => Self::Refused,
@@ -49,11 +51,12 @@ pub struct Entry {
     /// When, by the database's clock, in milliseconds since the epoch.
     #[serde(default)]
     pub timestamp: i64,
-    /// The method and the path of the route.
+    /// The method and the path of the route; the verb of the command line where there is no route.
     pub action: String,
     /// What the call was given, without secrets.
     pub args: Value,
-    /// The id of the token; `local` for somebody on the machine who needs none, `nobody` for one who was not known.
+    /// The id of the token; `local` for somebody on the machine who needs none, `local:NAME` for a user of the operating
+    /// system who did it to the store itself, `nobody` for one who was not known.
     pub user_id: String,
     /// What that token allows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,4 +75,30 @@ pub struct Entry {
     /// What makes a change of this entry, or of one before it, show.
     #[serde(default)]
     pub hash: String,
+}
+
+impl Entry {
+    /// What somebody does where no server is asked, as it would be written down of a call with this path and body.
+    pub fn of_deed(action: &str, user_id: &str, path: &str, body: Option<&Value>) -> Self {
+        let body = body.map(Value::to_string);
+        let args = args::of(path, None, body.as_deref().map(str::as_bytes));
+        Self { args, ..Self::begun(action, user_id) }
+    }
+
+    /// Before anything else is known of it.
+    pub(super) fn begun(action: &str, user_id: &str) -> Self {
+        Self {
+            number: 0,
+            timestamp: 0,
+            action: action.to_owned(),
+            args: Value::Null,
+            user_id: user_id.to_owned(),
+            role: None,
+            tenant_id: None,
+            outcome: Outcome::Done,
+            code: None,
+            trace_id: None,
+            hash: String::new(),
+        }
+    }
 }

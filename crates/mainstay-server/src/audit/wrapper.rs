@@ -1,8 +1,9 @@
 //! The one way to every admin route (items 229 to 234): who it is, what it may, how often, and what is written down of it.
 
+use super::args;
 use super::entry::{Entry, Outcome};
 use super::seldom::{Due, Seldom};
-use super::{Audit, args, table};
+use super::witness::{witness, write};
 use crate::access::Principal;
 use crate::access::guard::Refused;
 use crate::app::App;
@@ -19,8 +20,6 @@ use http_body_util::BodyExt;
 use mainstay_core::codes::ErrorCode;
 use mainstay_core::trace::TraceContext;
 use mainstay_guards::limits::limited_code;
-use mainstay_store::{Ending, Epilogue, Tx, riding};
-use serde_json::Value;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -99,29 +98,29 @@ pub(crate) async fn audited(
         if let Some(call) = call.unless_too_many(app, due) {
             let app = app.clone();
             // Nobody waits for it: it changes nothing.
-            tokio::spawn(async move { write(&app, call).await });
+            tokio::spawn(async move { write(app.store(), call.told()).await });
         }
         return response;
     }
-    let rider = Arc::new(call.clone());
-    let (answered, is_written) = riding(rider, AssertUnwindSafe(answer(request)).catch_unwind()).await;
-    let entry = &mut call.entry;
-    let Ok(response) = &answered else {
-        entry.outcome = Outcome::Failed;
-        entry.code = Some(error::INTERNAL_ERROR.code.to_owned());
-        write(app, call).await;
-        // Whoever stands around this answers, and counts it.
-        return answered.unwrap_or_else(|panic| resume_unwind(panic));
-    };
-    entry.outcome = Outcome::of_status(response.status().as_u16());
-    entry.code = code_of(response);
-    match entry.outcome {
-        Outcome::Done if is_written => {}
+    let told = call.clone();
+    let answering = AssertUnwindSafe(answer(request)).catch_unwind();
+    let (answered, left) = witness(move || told.told(), answering, judge).await;
+    if let Some(entry) = left {
         // Nothing else bounds how often somebody is refused who need not count.
-        Outcome::Refused if !deed.is_counted => write_seldom(app, call).await,
-        _ => write(app, call).await,
+        match entry.outcome == Outcome::Refused && !deed.is_counted {
+            true => write_seldom(app, Call { entry, ..call }).await,
+            false => write(app.store(), entry).await,
+        }
     }
+    // Whoever stands around this answers for a panic, and counts it.
     answered.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn judge(answered: &std::thread::Result<Response>) -> (Outcome, Option<String>) {
+    match answered {
+        Ok(response) => (Outcome::of_status(response.status().as_u16()), code_of(response)),
+        Err(_) => (Outcome::Failed, Some(error::INTERNAL_ERROR.code.to_owned())),
+    }
 }
 
 fn code_of(response: &Response) -> Option<String> {
@@ -161,13 +160,6 @@ impl Call {
     }
 }
 
-/// Goes along with the transaction of its action.
-impl Epilogue for Call {
-    fn conclude(self: Arc<Self>, tx: Tx) -> Ending {
-        Box::pin(async move { table::append(&tx, &self.told()).await })
-    }
-}
-
 impl Entry {
     /// Says who it was.
     fn identify(&mut self, principal: &Principal) {
@@ -179,19 +171,7 @@ impl Entry {
 
 fn entry(action: &str, parts: &Parts) -> Entry {
     let trace = parts.extensions.get::<TraceContext>();
-    Entry {
-        number: 0,
-        timestamp: 0,
-        action: action.to_owned(),
-        args: Value::Null,
-        user_id: "nobody".to_owned(),
-        role: None,
-        tenant_id: None,
-        outcome: Outcome::Done,
-        code: None,
-        trace_id: trace.map(|trace| trace.trace_id.clone()),
-        hash: String::new(),
-    }
+    Entry { trace_id: trace.map(|trace| trace.trace_id.clone()), ..Entry::begun(action, "nobody") }
 }
 
 /// A body of which the first part is heard while the action reads it.
@@ -241,7 +221,7 @@ pub(crate) async fn note(
     let path = action.split_once(' ').map_or("/", |(_, path)| path);
     let call = Call { entry, uri: Uri::from_static(path), heard: Heard::default() };
     if let Some(call) = call.unless_too_many(app, due) {
-        write(app, call).await;
+        write(app.store(), call.told()).await;
     }
 }
 
@@ -249,13 +229,6 @@ pub(crate) async fn note(
 async fn write_seldom(app: &App, call: Call) {
     let due = app.auditor().refusals.ask(&call.entry.user_id, None, REFUSALS, Instant::now());
     if let Some(call) = call.unless_too_many(app, due) {
-        write(app, call).await;
-    }
-}
-
-async fn write(app: &App, call: Call) {
-    let (entry, audit) = (call.told(), Audit::new(app.store().clone()));
-    if let Err(error) = audit.write(entry).await {
-        tracing::error!(%error, action = call.entry.action, "an admin call was not written down");
+        write(app.store(), call.told()).await;
     }
 }

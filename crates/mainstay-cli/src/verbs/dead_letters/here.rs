@@ -3,7 +3,7 @@
 //! This program is no node then. What is done about many letters it carries out, and nothing else: what is tried again waits
 //! for a server.
 
-use super::{DeadLettersVerb, Filter, How, Page, Wanted, bar};
+use super::{DeadLettersVerb, Filter, How, Page, Wanted, bar, cancelling, dealing, previewing, running};
 use crate::config::{self, Config};
 use crate::output::{json, masked};
 use crate::verbs::progress;
@@ -57,7 +57,8 @@ impl Here {
             DeadLettersVerb::Purge { filter, how } => self.act_on_many(Action::Purge, filter, how).await,
             DeadLettersVerb::Run { operation_id, no_wait } => self.run(operation_id, !no_wait).await,
             DeadLettersVerb::Cancel { operation_id } => {
-                Ok(json(&letters.cancel_by(operation_id, ASKED_BY).await?))
+                let cancel = async { Ok(json(&letters.cancel_by(operation_id, ASKED_BY).await?)) };
+                cancelling(operation_id).carry_out(self.store(), cancel).await
             }
             DeadLettersVerb::Operation { operation_id, wait: false } => {
                 Ok(json(&letters.operation(operation_id).await?))
@@ -65,6 +66,10 @@ impl Here {
             DeadLettersVerb::Operation { operation_id, wait: true } => self.carry_out(operation_id).await,
             DeadLettersVerb::Operations { status, page } => self.operations(status.as_deref(), page).await,
         }
+    }
+
+    fn store(&self) -> &Store {
+        self.hands.store()
     }
 
     async fn list(&self, filter: &Filter, page: &Page) -> Result<Value> {
@@ -92,18 +97,22 @@ impl Here {
         let Some(id) = &wanted.letter_id else {
             return self.act_on_many(action, &wanted.filter, &wanted.how).await;
         };
-        let number = number(id)?;
-        let done = match action {
-            Action::Ignore => self.letters.ignore(number, ASKED_BY).await?,
-            _ => self.letters.retry(number, ASKED_BY).await?,
+        let act = async {
+            let number = number(id)?;
+            Ok(match action {
+                Action::Ignore => self.letters.ignore(number, ASKED_BY).await?,
+                _ => self.letters.retry(number, ASKED_BY).await?,
+            })
         };
+        let done = dealing(id, action).carry_out(self.store(), act).await?;
         self.waits(&done);
         Ok(json(&done))
     }
 
     /// Previews, and runs if that is wanted.
     async fn act_on_many(&self, action: Action, filter: &Filter, how: &How) -> Result<Value> {
-        let previewed = self.letters.preview(action, filter.which()?, ASKED_BY).await?;
+        let preview = async { Ok(self.letters.preview(action, filter.which()?, ASKED_BY).await?) };
+        let previewed = previewing(action, filter).carry_out(self.store(), preview).await?;
         match how.run {
             true => self.run(&previewed.operation_id, !how.no_wait).await,
             false => Ok(json(&previewed)),
@@ -111,7 +120,8 @@ impl Here {
     }
 
     async fn run(&self, operation_id: &str, is_awaited: bool) -> Result<Value> {
-        let begun = self.letters.run_by(operation_id, ASKED_BY).await?;
+        let begin = async { Ok(self.letters.run_by(operation_id, ASKED_BY).await?) };
+        let begun = running(operation_id).carry_out(self.store(), begin).await?;
         if is_awaited {
             return self.carry_out(operation_id).await;
         }

@@ -5,12 +5,14 @@ mod here;
 use super::progress;
 use crate::Result;
 use crate::arguments::Global;
+use crate::deed::Deed;
 use crate::output::{print, print_json, table};
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
 use crate::shown::{lines, moment, short, text};
 use clap::{Args, Subcommand};
 use here::Here;
+use mainstay::flows::dead_letters::Action;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -249,13 +251,11 @@ impl DeadLetters {
                 let query = filter.query(&[("limit", json!(limit))]);
                 server.get(&format!("/admin/dead-letters/groups{query}"))
             }
-            DeadLettersVerb::Retry(wanted) => wanted.ask(server, "retry", is_json),
-            DeadLettersVerb::Ignore(wanted) => wanted.ask(server, "ignore", is_json),
-            DeadLettersVerb::Purge { filter, how } => how.ask(server, "purge", filter, is_json),
+            DeadLettersVerb::Retry(wanted) => wanted.ask(server, Action::Retry, is_json),
+            DeadLettersVerb::Ignore(wanted) => wanted.ask(server, Action::Ignore, is_json),
+            DeadLettersVerb::Purge { filter, how } => how.ask(server, Action::Purge, filter, is_json),
             DeadLettersVerb::Run { operation_id, no_wait } => begin(server, operation_id, !no_wait, is_json),
-            DeadLettersVerb::Cancel { operation_id } => {
-                server.post(&format!("{}/cancel", place(operation_id)), &json!({}))
-            }
+            DeadLettersVerb::Cancel { operation_id } => cancelling(operation_id).ask(server),
             DeadLettersVerb::Operation { operation_id, wait: false } => server.get(&place(operation_id)),
             DeadLettersVerb::Operation { operation_id, wait: true } => watch(server, operation_id, is_json),
             DeadLettersVerb::Operations { status, page } => {
@@ -269,9 +269,9 @@ impl DeadLetters {
 }
 
 impl Wanted {
-    fn ask(&self, server: &Remote, action: &str, is_json: bool) -> Result<Value> {
+    fn ask(&self, server: &Remote, action: Action, is_json: bool) -> Result<Value> {
         match &self.letter_id {
-            Some(id) => server.post(&format!("/admin/dead-letters/{}/{action}", segment(id)), &json!({})),
+            Some(id) => dealing(id, action).ask(server),
             None => self.how.ask(server, action, &self.filter, is_json),
         }
     }
@@ -279,9 +279,8 @@ impl Wanted {
 
 impl How {
     /// Previews, and runs if that is wanted.
-    fn ask(&self, server: &Remote, action: &str, filter: &Filter, is_json: bool) -> Result<Value> {
-        let wanted = json!({ "action": action, "filter": filter.body() });
-        let previewed: Value = server.post("/admin/dead-letter-operations", &wanted)?;
+    fn ask(&self, server: &Remote, action: Action, filter: &Filter, is_json: bool) -> Result<Value> {
+        let previewed: Value = previewing(action, filter).ask(server)?;
         if !self.run {
             return Ok(previewed);
         }
@@ -289,12 +288,33 @@ impl How {
     }
 }
 
+fn dealing(letter_id: &str, action: Action) -> Deed {
+    let action = match action {
+        Action::Ignore => "POST /admin/dead-letters/{id}/ignore",
+        _ => "POST /admin/dead-letters/{id}/retry",
+    };
+    Deed::new(action, &[letter_id])
+}
+
+fn previewing(action: Action, filter: &Filter) -> Deed {
+    let body = json!({ "action": action, "filter": filter.body() });
+    Deed::new("POST /admin/dead-letter-operations", &[]).with(body)
+}
+
+fn running(operation_id: &str) -> Deed {
+    Deed::new("POST /admin/dead-letter-operations/{id}/run", &[operation_id])
+}
+
+fn cancelling(operation_id: &str) -> Deed {
+    Deed::new("POST /admin/dead-letter-operations/{id}/cancel", &[operation_id])
+}
+
 fn place(operation_id: &str) -> String {
     format!("/admin/dead-letter-operations/{}", segment(operation_id))
 }
 
 fn begin(server: &Remote, operation_id: &str, is_awaited: bool, is_json: bool) -> Result<Value> {
-    let begun = server.post(&format!("{}/run", place(operation_id)), &json!({}))?;
+    let begun = running(operation_id).ask(server)?;
     if is_awaited { watch(server, operation_id, is_json) } else { Ok(begun) }
 }
 

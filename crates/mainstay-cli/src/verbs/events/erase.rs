@@ -1,6 +1,7 @@
 //! `mainstay events erase`.
 
 use crate::arguments::Global;
+use crate::deed::Deed;
 use crate::verbs::open_log;
 use crate::{Result, output};
 use clap::Args;
@@ -42,7 +43,13 @@ impl Erase {
             (None, tag) => Erasure::of_tag(tag.as_deref().unwrap_or_default())?,
         };
         let log = open_log(global).await?;
-        let erased = log.erase(erasure.by(&self.actor).because(&self.reason)).await;
+        // No server does this, so that there is no route to name it by.
+        let body = json!({
+            "event": self.which.event, "tag": self.which.tag, "actor": self.actor, "reason": self.reason,
+        });
+        let deed = Deed::new("mainstay events erase", &[]).with(body);
+        let erase = async { Ok(log.erase(erasure.by(&self.actor).because(&self.reason)).await?) };
+        let erased = deed.carry_out(log.store(), erase).await;
         log.store().clone().close().await;
         let Erased { erasure_id, events, .. } = erased?;
         if global.json {

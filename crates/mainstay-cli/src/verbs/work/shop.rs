@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::arguments::Global;
+use crate::deed::Deed;
 use crate::output::{json, masked};
 use crate::reach::Reached;
 use crate::remote::{Remote, segment};
@@ -127,11 +128,22 @@ impl Shop {
         }
     }
 
-    pub(super) async fn run_now(&self, id: &str) -> Result<Value> {
+    /// Changes something, wherever work is; it is written down.
+    async fn change(&self, deed: Deed, here: impl AsyncFnOnce(&Work) -> Result<Value>) -> Result<Value> {
         match self {
-            Self::Store(work) => Ok(json!({ "workId": id, "starts": work.run_now(id).await? })),
-            Self::Server(server) => server.post(&format!("/admin/work/{}/run-now", segment(id)), &json!({})),
+            Self::Store(work) => deed.carry_out(work.store(), here(work)).await,
+            Self::Server(server) => deed.ask(server),
         }
+    }
+
+    /// Whether this is asked as an operator asks: at the store itself, or with a token.
+    fn is_operator(&self) -> bool {
+        matches!(self, Self::Store(_)) || matches!(self, Self::Server(server) if server.has_token())
+    }
+
+    pub(super) async fn run_now(&self, id: &str) -> Result<Value> {
+        let start = async |work: &Work| Ok(json!({ "workId": id, "starts": work.run_now(id).await? }));
+        self.change(Deed::new("POST /admin/work/{id}/run-now", &[id]), start).await
     }
 
     pub(super) async fn show(&self, id: &str) -> Result<Value> {
@@ -149,13 +161,12 @@ impl Shop {
     }
 
     pub(super) async fn cancel(&self, id: &str) -> Result<Value> {
-        match self {
-            Self::Store(work) => Ok(json!({ "workId": id, "canceled": work.cancel(id).await? })),
-            Self::Server(server) if server.has_token() => {
-                server.post(&format!("/admin/work/{}/cancel", segment(id)), &json!({}))
-            }
-            Self::Server(server) => server.delete(&format!("/v1/work/{}", segment(id))),
-        }
+        let action = match self.is_operator() {
+            true => "POST /admin/work/{id}/cancel",
+            false => "DELETE /v1/work/{id}",
+        };
+        let cancel = async |work: &Work| Ok(json!({ "workId": id, "canceled": work.cancel(id).await? }));
+        self.change(Deed::new(action, &[id]), cancel).await
     }
 
     pub(super) async fn pools(&self) -> Result<Value> {
@@ -173,16 +184,17 @@ impl Shop {
     }
 
     pub(super) async fn set_paused(&self, pool: &str, is_paused: bool) -> Result<Value> {
-        match self {
-            Self::Store(work) => {
-                if is_paused { work.pause(pool).await } else { work.resume(pool).await }?;
-                self.pool(pool).await
-            }
-            Self::Server(server) => {
-                let verb = if is_paused { "pause" } else { "resume" };
-                server.post(&format!("{}/pools/{}/{verb}", area(server), segment(pool)), &json!({}))
-            }
-        }
+        let action = match (self.is_operator(), is_paused) {
+            (true, true) => "POST /admin/pools/{pool}/pause",
+            (true, false) => "POST /admin/pools/{pool}/resume",
+            (false, true) => "POST /v1/pools/{pool}/pause",
+            (false, false) => "POST /v1/pools/{pool}/resume",
+        };
+        let set = async |work: &Work| {
+            if is_paused { work.pause(pool).await } else { work.resume(pool).await }?;
+            Ok(json(&work.pool_status(pool).await?))
+        };
+        self.change(Deed::new(action, &[pool]), set).await
     }
 
     pub(super) async fn crons(&self) -> Result<Value> {
@@ -193,27 +205,24 @@ impl Shop {
     }
 
     pub(super) async fn pause_cron(&self, name: &str, is_paused: bool) -> Result<Value> {
-        match self {
-            Self::Store(work) => {
-                work.pause_cron(name, is_paused).await?;
-                let cron = work.crons().await?.into_iter().find(|cron| cron.name == name);
-                Ok(json(&cron.ok_or_else(|| Error::UnknownCron(name.to_owned()))?))
-            }
-            Self::Server(server) => {
-                let verb = if is_paused { "pause" } else { "resume" };
-                server.post(&format!("/v1/crons/{}/{verb}", segment(name)), &json!({}))
-            }
-        }
+        let action = match is_paused {
+            true => "POST /v1/crons/{name}/pause",
+            false => "POST /v1/crons/{name}/resume",
+        };
+        let pause = async |work: &Work| {
+            work.pause_cron(name, is_paused).await?;
+            let cron = work.crons().await?.into_iter().find(|cron| cron.name == name);
+            Ok(json(&cron.ok_or_else(|| Error::UnknownCron(name.to_owned()))?))
+        };
+        self.change(Deed::new(action, &[name]), pause).await
     }
 
     pub(super) async fn remove_cron(&self, name: &str) -> Result<Value> {
-        match self {
-            Self::Store(work) => {
-                work.remove_cron(name).await?;
-                Ok(json!({ "name": name }))
-            }
-            Self::Server(server) => server.delete(&format!("/v1/crons/{}", segment(name))),
-        }
+        let remove = async |work: &Work| {
+            work.remove_cron(name).await?;
+            Ok(json!({ "name": name }))
+        };
+        self.change(Deed::new("DELETE /v1/crons/{name}", &[name]), remove).await
     }
 
     pub(super) async fn letters(&self, which: &Which, limit: usize) -> Result<Value> {
@@ -245,42 +254,34 @@ impl Shop {
     }
 
     pub(super) async fn retry_letter(&self, id: &str) -> Result<Value> {
-        match self {
-            Self::Store(work) => Ok(json!({ "workId": id, "retriedAs": work.retry_failed(id).await? })),
-            Self::Server(server) => server.post(&format!("/admin/work/{}/retry", segment(id)), &json!({})),
-        }
+        let retry =
+            async |work: &Work| Ok(json!({ "workId": id, "retriedAs": work.retry_failed(id).await? }));
+        self.change(Deed::new("POST /admin/work/{id}/retry", &[id]), retry).await
     }
 
     pub(super) async fn retry_letters(&self, which: &Which, limit: usize) -> Result<Value> {
-        match self {
-            Self::Store(work) => {
-                let filter = LetterFilter { after: Some(0), ..which.filter() };
-                let letters = work.letters(filter, limit).await?;
-                let is_more = letters.len() == limit;
-                let mut retried = Vec::new();
-                for letter in letters {
-                    let retried_as = work.retry_letter(&letter.work_id).await?;
-                    retried.push(json!({ "workId": letter.work_id, "retriedAs": retried_as }));
-                }
-                Ok(json!({ "retried": retried, "isMore": is_more }))
+        let filter = json!({ "pool": which.pool, "function": which.function });
+        let body = json!({ "filter": filter, "limit": limit });
+        let retry = async |work: &Work| {
+            let filter = LetterFilter { after: Some(0), ..which.filter() };
+            let letters = work.letters(filter, limit).await?;
+            let is_more = letters.len() == limit;
+            let mut retried = Vec::new();
+            for letter in letters {
+                let retried_as = work.retry_letter(&letter.work_id).await?;
+                retried.push(json!({ "workId": letter.work_id, "retriedAs": retried_as }));
             }
-            Self::Server(server) => {
-                let filter = json!({ "pool": which.pool, "function": which.function });
-                server.post("/admin/letters/retry", &json!({ "filter": filter, "limit": limit }))
-            }
-        }
+            Ok(json!({ "retried": retried, "isMore": is_more }))
+        };
+        self.change(Deed::new("POST /admin/letters/retry", &[]).with(body), retry).await
     }
 
     pub(super) async fn ignore_letter(&self, id: &str) -> Result<Value> {
-        match self {
-            Self::Store(work) => {
-                work.ignore_letter(id).await?;
-                Ok(masked(&work.letter(id).await?))
-            }
-            Self::Server(server) => {
-                server.post(&format!("/admin/letters/{}/ignore", segment(id)), &json!({}))
-            }
-        }
+        let ignore = async |work: &Work| {
+            work.ignore_letter(id).await?;
+            Ok(masked(&work.letter(id).await?))
+        };
+        self.change(Deed::new("POST /admin/letters/{id}/ignore", &[id]), ignore).await
     }
 }
 

@@ -265,7 +265,12 @@ impl Runs for Ground {
         let asks = Arc::new(asks);
         let context = (self.store.clone(), self.directory.clone(), asks.clone());
         let run = async |tx: Tx, (store, directory, asks): (Store, Arc<Directory>, Arc<Vec<Ask>>)| {
-            apply(&store, &directory, &tx, &asks).await
+            let applied = apply(&store, &directory, &tx, &asks).await?;
+            match applied.answers.as_slice() {
+                // Who asks alone and is refused has changed nothing. Rolled back, so that nothing goes along that says so.
+                [Err(refused)] => Err(refused.clone().into()),
+                _ => Ok(applied),
+            }
         };
         match self.store.transact_with(context, run).await {
             Ok(Applied { answers, new }) => {
