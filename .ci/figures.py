@@ -14,7 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-PATIENCE_S = 40
+PATIENCE_S = 120
 DASHBOARD = "deploy/grafana/mainstay.json"
 
 # Queries that may have no rows on a shop at work, by panel and legend.
@@ -29,11 +29,18 @@ GRAFANA = {"__rate_interval": "10s"}
 
 def ask(path, **parameters):
     address = f"{sys.argv[1]}/api/v1/{path}?{urllib.parse.urlencode(parameters, doseq=True)}"
-    try:
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            return json.load(answer)["data"]
-    except urllib.error.HTTPError as error:
-        sys.exit(f"{path} {parameters}: {error.read().decode()}")
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            sys.exit(f"{path} {parameters}: {error.read().decode()}")
+        # A busy machine: nobody answers yet, or not in time. A timeout while reading is an OSError of its own.
+        except OSError as error:
+            if time.monotonic() > end:
+                sys.exit(f"{path} {parameters}: {error}")
+            time.sleep(0.5)
 
 
 def wait_until(is_done, what_lacks):

@@ -28,6 +28,9 @@ pub mod defaults {
     pub const WAL_LIMIT_BYTES: u64 = 1 << 30;
 }
 
+/// Longest time that a group of transactions on SQLite collects members, since the first waits for the last.
+const COLLECTING: Duration = Duration::from_millis(10);
+
 /// What a commit waits for on SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
@@ -79,6 +82,7 @@ pub struct Options {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) failpoints: Failpoints,
+    pub(crate) collecting: Duration,
 }
 
 impl Options {
@@ -99,6 +103,7 @@ impl Options {
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom::default()),
             failpoints: Failpoints::from_environment(),
+            collecting: COLLECTING,
         }
     }
 
@@ -179,6 +184,13 @@ impl Options {
     /// The points at which tests make the store fail.
     pub fn failpoints(self, failpoints: Failpoints) -> Self {
         Self { failpoints, ..self }
+    }
+
+    /// How long a group of transactions on SQLite collects members. For tests that must have all of theirs in one group,
+    /// however slow the machine is.
+    #[doc(hidden)]
+    pub fn collecting(self, collecting: Duration) -> Self {
+        Self { collecting, ..self }
     }
 }
 

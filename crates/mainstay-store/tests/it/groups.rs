@@ -5,10 +5,13 @@ use mainstay_testkit::stores::{Kind, for_each_kind};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MEMBERS: i64 = 64;
 const CULPRIT: i64 = 31;
+
+/// Far above what anything here takes; whoever reaches it is stuck.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 const TABLES: [&str; 4] = [
     "CREATE TABLE parents (id BIGINT PRIMARY KEY)",
@@ -103,7 +106,7 @@ fn lone_failure(work: Mischief, loses_the_group: bool) -> &'static str {
     let told = Arc::new(Mutex::new(""));
     let answer = told.clone();
     for_each_kind(&[Kind::SqliteFile], async move |place| {
-        let options = place.options().transaction_timeout(Duration::from_millis(300));
+        let options = place.options().transaction_timeout(Duration::from_secs(1));
         let store = with_tables(options).await;
         let outcomes = in_one_group(&store, work).await;
         for (id, outcome) in (0..).zip(&outcomes) {
@@ -202,7 +205,8 @@ fn a_member_that_failed_because_of_a_neighbour_is_asked_again_when_the_neighbour
 #[test]
 fn a_caller_that_gave_up_waiting_is_not_run() {
     for_each_kind(&[Kind::SqliteFile], async |place| {
-        let store = with_tables(place.options().busy_timeout(Duration::from_millis(50))).await;
+        with_tables(place.options()).await.close().await;
+        let store = place.options().busy_timeout(Duration::from_millis(500)).open().await.unwrap();
         let (hold, holder) = hold_writer(&store).await;
         let insert: Mischief = mischief!(|tx| {
             tx.execute("INSERT INTO notes (id) VALUES (1)", &[]).await?;
@@ -220,9 +224,11 @@ fn a_caller_that_gave_up_waiting_is_not_run() {
     });
 }
 
+/// A store whose groups are never cut, with tables that are made at leisure.
 async fn with_tables(options: Options) -> Store {
-    let store = options.open().await.unwrap();
+    let store = options.collecting(PATIENCE).open().await.unwrap();
     store
+        .with_time_limit(PATIENCE)
         .transact(async |tx| {
             for sql in TABLES {
                 tx.execute(sql, &[]).await?;
@@ -246,7 +252,8 @@ async fn hold_writer(store: &Store) -> (Sender<()>, Running<()>) {
     let (release, released) = channel();
     let (held, mut is_held) = tokio::sync::mpsc::unbounded_channel();
     let context = Arc::new(Mutex::new(released));
-    let store = store.clone();
+    // It is held for as long as it takes to queue up behind it, not for as long as one of them may run.
+    let store = store.with_time_limit(PATIENCE);
     let holder = tokio::spawn(async move {
         store
             .transact_with((context, held), async |_tx, (released, held)| {
@@ -266,7 +273,9 @@ fn spawn(store: &Store, work: Mischief) -> Running<()> {
 }
 
 async fn wait_for_queue(store: &Store, length: i64) {
+    let began = Instant::now();
     while store.figures().queued.get() < length {
+        assert!(began.elapsed() < PATIENCE, "{} of {length} wait", store.figures().queued.get());
         tokio::task::yield_now().await;
     }
 }

@@ -1,5 +1,6 @@
 //! A PostgreSQL transaction of the application's own, lent to the store.
 
+use crate::outages::{forget, until_linked};
 use mainstay_store::{Error, Result, Store, Topic, Tx};
 use mainstay_testkit::stores::{Kind, Place, for_each_kind};
 use std::time::Duration;
@@ -142,7 +143,7 @@ fn a_dropped_loan_is_undone_and_the_lender_goes_on() {
         lender.execute(INSERT, &[&1_i64]).await.unwrap();
         let slow = store.lend(&lender, async |tx| {
             insert(&tx, 2).await?;
-            tx.query("SELECT pg_sleep(0.3)", &[]).await?;
+            tx.query("SELECT pg_sleep(2)", &[]).await?;
             insert(&tx, 3).await
         });
         assert!(tokio::time::timeout(Duration::from_millis(100), slow).await.is_err());
@@ -159,9 +160,10 @@ fn wake_ups_go_out_when_the_lender_says_that_it_committed() {
         let other = place.open().await;
         let (mut here, mut there) = (store.listen(topic.clone()), other.listen(topic.clone()));
         // Everyone is woken once when the link is up.
-        for listener in [&mut here, &mut there] {
-            while listener.woken(Duration::from_millis(300)).await {}
-        }
+        until_linked(&store, &other).await;
+        until_linked(&other, &store).await;
+        forget(&mut here).await;
+        forget(&mut there).await;
         let lender = client.transaction().await.unwrap();
         let lend = async || {
             let work = async |tx: Tx| tx.wake(&topic);

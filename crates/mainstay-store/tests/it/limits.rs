@@ -9,8 +9,8 @@ use std::time::Duration;
 #[test]
 fn a_full_queue_is_busy_after_the_deadline_and_nothing_was_done() {
     for_each_store(async |place| {
-        let options = place.options().queue_limit(1).connections(1).busy_timeout(Duration::from_millis(500));
-        let store = options.transaction_timeout(Duration::from_secs(2)).open().await.unwrap();
+        let options = place.options().queue_limit(1).connections(1).busy_timeout(Duration::from_secs(1));
+        let store = options.transaction_timeout(Duration::from_secs(5)).open().await.unwrap();
         create_table(&store).await;
         let started = Arc::new(tokio::sync::Notify::new());
         let slow = tokio::spawn({
@@ -29,6 +29,7 @@ fn a_full_queue_is_busy_after_the_deadline_and_nothing_was_done() {
         let mut id = 2;
         let busy = loop {
             match store.transact_with(id, async |tx, id| insert(&tx, id).await).await {
+                Ok(_) if slow.is_finished() => panic!("nobody was in the way: {:?}", slow.await.unwrap()),
                 Ok(_) => id += 1,
                 Err(error) => break error,
             }
@@ -47,7 +48,7 @@ fn a_full_queue_is_busy_after_the_deadline_and_nothing_was_done() {
 #[test]
 fn a_transaction_that_runs_too_long_is_stopped() {
     for_each_store(async |place| {
-        let options = place.options().transaction_timeout(Duration::from_millis(100));
+        let options = place.options().transaction_timeout(Duration::from_millis(500));
         let store = options.open().await.unwrap();
         create_table(&store).await;
         let stopped = store

@@ -2,6 +2,7 @@
 
 use mainstay_store::{Result, Store, Tx, params};
 use mainstay_testkit::stores::Place;
+use std::time::Duration;
 
 /// Keeps a statement busy until it is stopped.
 pub(crate) const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) \
@@ -13,9 +14,11 @@ pub(crate) async fn with_table(place: &Place) -> Store {
     store
 }
 
+/// However short the store's own limits are: they are for what comes after.
 pub(crate) async fn create_table(store: &Store) {
     let sql = "CREATE TABLE notes (id BIGINT PRIMARY KEY, text TEXT NOT NULL)";
-    store.transact(async |tx| tx.execute(sql, &[]).await).await.unwrap();
+    let patient = store.with_time_limit(Duration::from_secs(60));
+    patient.transact(async |tx| tx.execute(sql, &[]).await).await.unwrap();
 }
 
 pub(crate) async fn insert(tx: &Tx, id: i64) -> Result<u64> {

@@ -1,19 +1,28 @@
 //! The two things that a transaction shares with the world outside: the clock and wake-ups.
 
 use crate::notes::{insert, with_table};
-use mainstay_store::{Error, Topic};
-use mainstay_testkit::stores::for_each_store;
+use crate::outages::{forget, until_linked};
+use mainstay_store::{Error, Listener, Store, Topic};
+use mainstay_testkit::stores::{Kind, Place, for_each_store};
 use mainstay_testkit::time::{START_MS, VirtualTime};
 use std::time::Duration;
+
+/// A listener that nothing wakes by itself any more: on PostgreSQL everyone is woken once when the link is up.
+async fn listen(place: &Place, store: &Store, topic: &Topic) -> Listener {
+    let mut listener = store.listen(topic.clone());
+    if place.kind() == Kind::Postgres {
+        until_linked(&place.open().await, store).await;
+    }
+    forget(&mut listener).await;
+    listener
+}
 
 #[test]
 fn wake_ups_come_after_the_commit_and_only_then() {
     for_each_store(async |place| {
         let store = with_table(&place).await;
         let topic = Topic::new("notes").unwrap();
-        let mut listener = store.listen(topic.clone());
-        // On PostgreSQL everyone is woken once when the link is up.
-        while listener.woken(Duration::from_millis(200)).await {}
+        let mut listener = listen(&place, &store, &topic).await;
         let failed = store.transact_with(topic.clone(), async |tx, topic| {
             tx.wake(&topic)?;
             Err::<(), _>(Error::application("no"))
@@ -34,8 +43,7 @@ fn a_transaction_that_only_wakes_wakes() {
     for_each_store(async |place| {
         let store = place.open().await;
         let topic = Topic::new("notes").unwrap();
-        let mut listener = store.listen(topic.clone());
-        while listener.woken(Duration::from_millis(200)).await {}
+        let mut listener = listen(&place, &store, &topic).await;
         store.transact_with(topic, async |tx, topic| tx.wake(&topic)).await.unwrap();
         assert!(listener.woken(Duration::from_secs(10)).await);
     });

@@ -121,7 +121,7 @@ impl Redis {
     }
 
     fn wait_until_it_answers(&self) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while !self.command(&["PING"]).is_ok_and(|answer| answer == "PONG") {
             let folder = self.running.as_ref().map(|running| running.folder.clone()).unwrap_or_default();
             let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();

@@ -67,7 +67,7 @@ fn a_pool_of_a_rate_starts_no_faster() {
         let work = shop(&store, &diary).await;
         work.pool(Pool::new("shop").rate_per_second(100)).await.unwrap();
         let ids = work.enqueue_all(vec![item("note", "x"); 40]).await.unwrap();
-        let (engine, began) = (work.start().await.unwrap(), std::time::Instant::now());
+        let (began, engine) = (std::time::Instant::now(), work.start().await.unwrap());
         for id in ids {
             ended(&work, &id.work_id).await;
         }

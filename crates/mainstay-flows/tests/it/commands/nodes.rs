@@ -17,7 +17,7 @@ const URL: &str = "TEST_URL";
 const SCOPE: &str = "tenant:t1:stock:lamp";
 const LEASE: Duration = Duration::from_millis(600);
 /// Long enough to be paused in; much longer than a signal takes.
-const MOMENT: Duration = Duration::from_millis(250);
+const MOMENT: Duration = Duration::from_secs(1);
 const ROUNDS: u64 = 2;
 
 struct Node {

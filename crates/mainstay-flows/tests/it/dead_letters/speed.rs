@@ -97,8 +97,10 @@ async fn retry_beside(bench: &Bench, count: usize, is_steady: bool) -> (Figures,
     bench.mend();
     let (live, work, letters) = (&bench.live, &bench.work, &bench.letters);
     let most = live.as_fast_as_can_be(work, tokio::time::sleep(ALONE)).await;
+    // Something, even where nothing was done in so short a time.
+    let half = (most.per_second / 2.0).max(1.0);
     let alone = match is_steady {
-        true => live.steadily(work, most.per_second / 2.0, tokio::time::sleep(ALONE)).await,
+        true => live.steadily(work, half, tokio::time::sleep(ALONE)).await,
         false => most,
     };
     bench.drained(SHOP).await;
@@ -115,7 +117,7 @@ async fn retry_beside(bench: &Bench, count: usize, is_steady: bool) -> (Figures,
         assert_eq!((ended.status, ended.done), (OperationStatus::Done, count as u64));
     };
     let beside = match is_steady {
-        true => live.steadily(work, most.per_second / 2.0, ending).await,
+        true => live.steadily(work, half, ending).await,
         false => live.as_fast_as_can_be(work, ending).await,
     };
     let took = began.elapsed();

@@ -16,7 +16,7 @@ use std::time::Duration;
 const URL: &str = "TEST_URL";
 const LEASE: Duration = Duration::from_millis(600);
 /// A paused node's locks are taken from it after this long.
-const LIMIT: Duration = Duration::from_millis(500);
+const LIMIT: Duration = Duration::from_secs(2);
 /// Long enough to be paused in; much longer than a signal takes.
 const MOMENT: Duration = Duration::from_millis(250);
 

@@ -7,13 +7,13 @@ use mainstay_guards::circuits::{COMPONENT, Circuits, Ended, State};
 use mainstay_store::Options;
 use mainstay_testkit::postgres::Doorman;
 use mainstay_testkit::proxy::Proxy;
-use mainstay_testkit::stores::{Kind, for_each_kind};
+use mainstay_testkit::stores::{Kind, for_each_kind, open_at_last};
 use std::time::{Duration, Instant};
 
 async fn behind(url: &str) -> Circuits {
     let options =
         Options::new(url).connections(4).busy_timeout(Duration::from_millis(250)).component(COMPONENT);
-    Circuits::open(&options.open().await.unwrap()).await.unwrap()
+    Circuits::open(&open_at_last(options).await).await.unwrap()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use mainstay_guards::limits::{Decision, Definition, Kind};
 use mainstay_store::Options;
 use mainstay_testkit::postgres::{Doorman, Postgres, Private};
 use mainstay_testkit::proxy::Proxy;
-use mainstay_testkit::stores::{Kind as StoreKind, for_each_kind};
+use mainstay_testkit::stores::{Kind as StoreKind, for_each_kind, open_at_last};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn yearly() -> Definition {
 }
 
 async fn open(options: Options) -> Limits {
-    Limits::open(options.component(COMPONENT).open().await.unwrap()).await.unwrap()
+    Limits::open(open_at_last(options.component(COMPONENT)).await).await.unwrap()
 }
 
 async fn charged(limits: &Limits, key: &str) -> i64 {

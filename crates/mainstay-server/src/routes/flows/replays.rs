@@ -146,7 +146,7 @@ pub(super) async fn pause(Models(models): Models, Path(replay_id): Path<String>)
     Ok(Json(models.rebuild_status(&replay_id).await?))
 }
 
-/// Let a replay go on that was paused or has failed
+/// Let a replay go on that was paused
 #[utoipa::path(post, path = "/admin/replays/{replayId}/resume", operation_id = "resumeReplay", tag = "replays",
     params(("replayId" = String, Path, description = "The replay")),
     responses((status = 200, body = schema::Replay)))]

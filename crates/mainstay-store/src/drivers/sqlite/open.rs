@@ -175,7 +175,7 @@ pub(super) fn open(
 
     let writer_session = session(db, options.transaction_timeout)?;
     let shared = Arc::new(Shared {
-        writer: Mutex::new(Writer::new(writer_session, figures.clone(), hub, options.failpoints.clone())),
+        writer: Mutex::new(Writer::new(writer_session, figures.clone(), hub, options)),
         writes: Queue::new(figures, |figures| &figures.queued),
         reads: Queue::new(figures, |figures| &figures.queued_reads),
         write_gate: Gate::new(options.queue_limit, options.busy_timeout),

@@ -15,7 +15,7 @@ use super::job::{Job, Member, Mode};
 use super::{Shared, failure};
 use crate::figures::Figures;
 use crate::wakeups::{Hub, Topic};
-use crate::{Error, Result};
+use crate::{Error, Options, Result};
 use mainstay_core::failpoints::Failpoints;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,8 +23,6 @@ use std::time::{Duration, Instant};
 
 /// Most members of a group: beyond this the commit's cost is spread thin already.
 const MAX_MEMBERS: usize = 256;
-/// Longest time a group collects members, since the first waits for the last.
-const MAX_COLLECTING: Duration = Duration::from_millis(10);
 
 /// Longest time that statements may keep a thread of the runtime, which then neither polls sockets nor timers.
 const INLINE_LIMIT: Duration = Duration::from_millis(2);
@@ -41,6 +39,8 @@ pub(super) struct Writer {
     figures: Arc<Figures>,
     hub: Arc<Hub>,
     failpoints: Failpoints,
+    /// Longest time a group collects members.
+    collecting: Duration,
     usual_time: Duration,
     /// How many of the next groups run in savepoints from the start.
     careful_groups: u32,
@@ -69,17 +69,13 @@ enum Failure {
 }
 
 impl Writer {
-    pub(super) fn new(
-        session: Session,
-        figures: Arc<Figures>,
-        hub: Arc<Hub>,
-        failpoints: Failpoints,
-    ) -> Self {
+    pub(super) fn new(session: Session, figures: Arc<Figures>, hub: Arc<Hub>, options: &Options) -> Self {
         Self {
             session,
             figures,
             hub,
-            failpoints,
+            failpoints: options.failpoints.clone(),
+            collecting: options.collecting,
             usual_time: Duration::ZERO,
             careful_groups: 0,
             is_suspect: false,
@@ -153,7 +149,7 @@ impl Writer {
                     Left::Lost => false,
                 };
             }
-            if is_intact && members.len() < MAX_MEMBERS && began.elapsed() < MAX_COLLECTING {
+            if is_intact && members.len() < MAX_MEMBERS && began.elapsed() < self.collecting {
                 upcoming = next();
             }
         }

@@ -150,7 +150,7 @@ fn a_node_that_fell_silent_lets_go_of_its_locks() {
         let work = async |tx: Tx, locked: Arc<Notify>| {
             tx.lock("the log").await?;
             locked.notify_one();
-            tx.query("SELECT pg_sleep(0.2)", &[]).await.map(drop)
+            tx.query("SELECT pg_sleep(0.7)", &[]).await.map(drop)
         };
         let call = tokio::spawn({
             let (silent, locked) = (silent.clone(), locked.clone());

@@ -14,6 +14,9 @@ mod refusals;
 mod server;
 mod wakeups;
 
+pub(crate) use wakeups::{forget, until_linked};
+
+use crate::pairs::is_long;
 use mainstay_store::{Options, Result, Store};
 use mainstay_testkit::proxy::Proxy;
 use mainstay_testkit::stores::{Kind, Place, for_each_kind};
@@ -22,6 +25,11 @@ use std::time::Duration;
 
 /// Far above what anything here takes; whoever reaches it is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Within what time things are well again. Five seconds are promised, and held where nothing else runs beside this.
+fn soon() -> Duration {
+    if is_long() { Duration::from_secs(5) } else { PATIENCE }
+}
 
 /// Runs `body` with a database of its own on the shared server.
 fn on_postgres(body: impl AsyncFn(Place)) {
@@ -70,9 +78,11 @@ fn at_address(url: &str, new: SocketAddr) -> String {
     format!("{}{new}{}", &url[..range.start], &url[range.end..])
 }
 
+/// However short the store's own limits are: they are for what comes after.
 async fn create_pairs(store: &Store) {
     let sql = "CREATE TABLE pairs (id BIGINT NOT NULL, half BIGINT NOT NULL, PRIMARY KEY (id, half))";
-    store.transact(async |tx| tx.execute(sql, &[]).await).await.unwrap();
+    let patient = store.with_time_limit(PATIENCE);
+    patient.transact(async |tx| tx.execute(sql, &[]).await).await.unwrap();
 }
 
 async fn ids(store: &Store) -> Vec<i64> {

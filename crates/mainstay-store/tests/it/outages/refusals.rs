@@ -14,7 +14,8 @@ async fn refused(url: &str) -> Error {
 async fn refused_within(url: &str, busy_timeout: Duration) -> Error {
     let began = Instant::now();
     let error = Options::new(url).busy_timeout(busy_timeout).open().await.unwrap_err();
-    assert!(began.elapsed() < busy_timeout + Duration::from_secs(2), "{:?}: {error}", began.elapsed());
+    // With what a busy machine adds, and still less than what a store waits by itself.
+    assert!(began.elapsed() < busy_timeout + Duration::from_secs(4), "{:?}: {error}", began.elapsed());
     error
 }
 

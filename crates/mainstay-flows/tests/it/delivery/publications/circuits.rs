@@ -90,7 +90,8 @@ fn b_172_webhooks_that_fail_open_their_circuit_and_a_probe_closes_it_again() {
         };
         // Three that failed, and those that were beside them.
         let settled = async {
-            while attempts().await.iter().sum::<u32>() as usize != server.requests().len() {
+            let runs = async || bench.work.depth("publicationPool.inventory").await.unwrap().running > 0;
+            while runs().await || attempts().await.iter().sum::<u32>() as usize != server.requests().len() {
                 tokio::task::yield_now().await;
             }
         };

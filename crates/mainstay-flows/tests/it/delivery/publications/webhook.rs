@@ -72,30 +72,40 @@ fn an_event_is_posted_as_a_signed_cloud_event() {
 
 /// Publishes an event to a server that does something, and waits until the publication stands so.
 async fn deliver(bench: &Bench, status: Status) -> Publication {
+    deliver_to(bench, "inventory", status).await
+}
+
+async fn deliver_to(bench: &Bench, target: &str, status: Status) -> Publication {
     let id = bench.event("OrderSubmitted", &json!(1)).await;
-    bench.publish(&id, &["inventory"]).await;
-    bench.until(&id, "inventory", status).await
+    bench.publish(&id, &[target]).await;
+    bench.until(&id, target, status).await
 }
 
 #[test]
 fn targets_that_do_not_answer_are_tried_again_and_then_a_dead_letter() {
     for_each_store(async |place| {
         let server = Server::new(Then::Hang).await;
-        let target = webhook(&server.url(), &[], 100).retry(at_once(1));
-        let bench = Bench::open(&place, targets([target])).await;
+        // Little time for what is never answered, much for what is, and some for an answer that never ends.
+        let waits = [("hasty", 100), ("inventory", 10_000), ("slow", 1_000)];
+        let all = waits.map(|(name, ms)| named(name, &server.url(), &[], ms).retry(at_once(1)));
+        let bench = Bench::open(&place, targets(all)).await;
         let _engine = bench.start().await;
-        for (then, reason) in [
-            (Then::Hang, "networkTimeout"),
-            (Then::Reset, "temporaryServiceUnavailable"),
-            (Then::Drip("HTTP/1.1 200 OK\r\nx-slow: ".to_owned()), "networkTimeout"),
-            (Then::Break("HTTP/1.1 200 OK\r\nx-half: ".to_owned()), "temporaryServiceUnavailable"),
-            (reply("500 Oops", "", "broken"), "temporaryServiceUnavailable"),
-            (Then::Drip("HTTP/1.1 500 Oops\r\n\r\n".to_owned()), "temporaryServiceUnavailable"),
-            (reply("408 Late", "", ""), "networkTimeout"),
-            (Then::Send("no HTTP at all\r\n\r\n".to_owned()), "temporaryServiceUnavailable"),
+        for (target, then, reason) in [
+            ("hasty", Then::Hang, "networkTimeout"),
+            ("inventory", Then::Reset, "temporaryServiceUnavailable"),
+            ("hasty", Then::Drip("HTTP/1.1 200 OK\r\nx-slow: ".to_owned()), "networkTimeout"),
+            (
+                "inventory",
+                Then::Break("HTTP/1.1 200 OK\r\nx-half: ".to_owned()),
+                "temporaryServiceUnavailable",
+            ),
+            ("inventory", reply("500 Oops", "", "broken"), "temporaryServiceUnavailable"),
+            ("slow", Then::Drip("HTTP/1.1 500 Oops\r\n\r\n".to_owned()), "temporaryServiceUnavailable"),
+            ("inventory", reply("408 Late", "", ""), "networkTimeout"),
+            ("inventory", Then::Send("no HTTP at all\r\n\r\n".to_owned()), "temporaryServiceUnavailable"),
         ] {
             server.turn(then);
-            let dead = deliver(&bench, Status::DeadLetter).await;
+            let dead = deliver_to(&bench, target, Status::DeadLetter).await;
             assert_eq!(dead.attempt_count, 2, "{reason}");
             assert!(dead.error.as_ref().is_some_and(|error| error.starts_with(reason)), "{dead:?}");
         }
