@@ -11,7 +11,8 @@
 //! | running | pause | paused |
 //! | running, paused | cancel | cancelled |
 //! | running | a chunk's attempts are used up | failed |
-//! | paused, failed | trigger without a start, resume | running |
+//! | paused | trigger without a start, resume | running |
+//! | failed | trigger without a start | running |
 //!
 //! *In place*, a projection is `rebuilding`: its lanes are held and move with the replay, so that the read model and the
 //! checkpoints always fit, wherever it is stopped. *Beside*, the next generation of managed tables is filled while the
