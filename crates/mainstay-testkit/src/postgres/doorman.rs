@@ -81,8 +81,21 @@ impl Doorman {
         tokio::time::timeout(PATIENCE, waiting).await.expect("nobody comes to the door");
     }
 
+    /// Waits until somebody stands at a door. Whoever waits may wait for a neighbour first, and come to the door after that.
+    pub async fn until_at_door(&self) {
+        let sql = "SELECT count(*) FROM pg_stat_activity \
+             WHERE wait_event = 'advisory' AND datname = current_database()";
+        let coming = async {
+            while self.0.query_one(sql, &[]).await.expect(ANSWERS).get::<_, i64>(0) == 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, coming).await.expect("nobody comes to the door");
+    }
+
     /// Ends whoever waits at a door, as an administrator does.
     pub async fn turn_away(&self) {
+        self.until_at_door().await;
         let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
              WHERE wait_event = 'advisory' AND datname = current_database()";
         assert_eq!(self.0.query(sql, &[]).await.expect(ANSWERS).len(), 1);

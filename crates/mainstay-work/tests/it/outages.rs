@@ -179,7 +179,7 @@ async fn lose_sight_of_commit(place: &Place, table: &str, fate: Fate) {
     let (lingering, lease) = (crate::ledger::lingering_act(), node.engine.lease());
     let enqueued =
         node.work.enqueue_all(vec![lingering, put(1), put(2).key("k"), put(3).key("k")]).await.unwrap();
-    doorman.until_waiting(1).await;
+    doorman.until_at_door().await;
     match fate {
         Fate::Late => {
             proxy.cut_connections().await;

@@ -118,7 +118,7 @@ fn what_was_told_in_a_commit_that_nobody_heard_of_counts_once() {
             for _ in 0..3 {
                 fail(&circuit).await;
             }
-            doorman.until_waiting(1).await;
+            doorman.until_at_door().await;
             if is_carried_out {
                 proxy.cut_connections().await;
                 // It looks whether it was, and waits for that.

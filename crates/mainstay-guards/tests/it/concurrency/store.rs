@@ -166,7 +166,7 @@ fn a_slot_whose_commit_nobody_heard_of_is_the_slot_that_is_given() {
             doorman.shut(DOOR).await;
             let asking = limit.clone();
             let asking = tokio::spawn(async move { asking.acquire("a", SECOND).await });
-            doorman.until_waiting(1).await;
+            doorman.until_at_door().await;
             if is_carried_out {
                 proxy.cut_connections().await;
                 // The claim is made again, and waits for the first.

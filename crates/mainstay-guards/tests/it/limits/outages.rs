@@ -121,7 +121,7 @@ fn a_call_whose_commit_nobody_heard_of_says_so_and_is_charged_once_or_not_at_all
             doorman.shut(DOOR).await;
             let asking = limits.clone();
             let asking = tokio::spawn(async move { asking.consume("limit", key, 7).await });
-            doorman.until_waiting(1).await;
+            doorman.until_at_door().await;
             match is_carried_out {
                 true => proxy.cut_connections().await,
                 false => doorman.turn_away().await,
