@@ -50,16 +50,22 @@ fn tiles(state: &Value, pools: &Value, past: &[Moment]) -> Markup {
     let lag = state["projections"]["lags"].as_object().into_iter().flatten();
     let lag = lag.filter_map(|(_, lag)| lag.as_i64()).max().unwrap_or(0);
     let rate = rates(past);
-    let line = |of: fn(&Moment) -> u64| {
-        past.iter().map(|moment| (moment.at_ms, of(moment) as f64)).collect::<Vec<_>>()
+    // A line ends with what stands above it. As long as that is the same, the page stays the same.
+    let at_ms = state.number("timestamp");
+    let line = |of: fn(&Moment) -> u64, now: i64| {
+        let points = past.iter().map(|moment| (moment.at_ms, of(moment) as f64));
+        let differs = past.last().is_some_and(|last| last.at_ms < at_ms && of(last) as i64 != now);
+        points.chain(differs.then_some((at_ms, now as f64))).collect::<Vec<_>>()
     };
+    let [letters, aside, open] =
+        ["pendingDeadLetters", "quarantinedEvents", "openCircuits"].map(|name| summary.number(name));
     html! {
         (tile("/console/events", "Events per second", &rate.last().map_or("–".to_owned(), |(_, rate)| format!("{rate:.1}")), &rate, false))
-        (tile("/console/projections", "Furthest behind, events", &count(lag), &line(|moment| moment.lag), lag > 100))
-        (tile("/console/work", "Work that waits", &count(waiting), &line(|moment| moment.waiting), false))
-        (tile("/console/dead-letters?status=pending", "Dead letters pending", &count(summary.number("pendingDeadLetters")), &line(|moment| moment.letters), summary.number("pendingDeadLetters") > 0))
-        (tile("/console/projections#poison", "Events put aside", &count(summary.number("quarantinedEvents")), &line(|moment| moment.aside), summary.number("quarantinedEvents") > 0))
-        (tile("/console/circuits", "Open circuits", &count(summary.number("openCircuits")), &line(|moment| moment.open), summary.number("openCircuits") > 0))
+        (tile("/console/projections", "Furthest behind, events", &count(lag), &line(|moment| moment.lag, lag), lag > 100))
+        (tile("/console/work", "Work that waits", &count(waiting), &line(|moment| moment.waiting, waiting), false))
+        (tile("/console/dead-letters?status=pending", "Dead letters pending", &count(letters), &line(|moment| moment.letters, letters), letters > 0))
+        (tile("/console/projections#poison", "Events put aside", &count(aside), &line(|moment| moment.aside, aside), aside > 0))
+        (tile("/console/circuits", "Open circuits", &count(open), &line(|moment| moment.open, open), open > 0))
     }
 }
 
