@@ -77,7 +77,8 @@ test("a question stays with what it was asked about while the list goes on", asy
   const first = await enqueue({ runAfterMs: 3_600_000 });
   await page.goto(`${url}/console/work?pool=${POOL}&state=delayed`);
   const call = page.locator("details.ask[open] input[name=call]");
-  await row(page, first.slice(-8)).locator("summary", { hasText: "Cancel…" }).click();
+  const asked = page.locator("tbody tr", { has: page.locator(`a[href='/console/work/${first}']`) });
+  await asked.locator("summary", { hasText: "Cancel…" }).click();
   assert.ok((await call.inputValue()).includes(first));
   const second = await enqueue({ runAfterMs: 3_600_000 });
   await page.locator(`a[href='/console/work/${second}']`).waitFor();
