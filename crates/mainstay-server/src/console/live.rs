@@ -16,8 +16,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// How often a view is drawn anew.
 const EVERY: Duration = Duration::from_secs(2);
-/// A view that is expensive is drawn less often: never for more than a hundredth of a core's time.
-const SHARE: u32 = 100;
+/// A view that is expensive is drawn less often, so that it takes half of the hundredth of a core that following may take:
+/// what its questions wake up is paid for, too.
+const SHARE: u32 = 200;
 /// But not less often than so. A view takes less than a tenth of a second; one that took longer has waited for others, and nobody
 /// should look at an old page for minutes because of that.
 const SELDOM: Duration = Duration::from_secs(10);
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn what_is_expensive_is_drawn_less_often_and_never_forgotten() {
         assert_eq!(wait(Duration::from_millis(3)), EVERY);
-        assert_eq!(wait(Duration::from_millis(50)), Duration::from_secs(5));
+        assert_eq!(wait(Duration::from_millis(25)), Duration::from_secs(5));
         assert_eq!(wait(Duration::from_secs(3)), SELDOM);
     }
 }
