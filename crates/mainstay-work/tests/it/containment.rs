@@ -210,12 +210,18 @@ fn whatever_an_on_complete_does_the_item_has_ended_as_it_did() {
 
 /// Holds threads until the test lets them go.
 #[derive(Clone, Default)]
-struct Barrier(Arc<(Mutex<bool>, Condvar)>);
+struct Barrier(Arc<(Mutex<bool>, Condvar)>, Arc<AtomicBool>);
 
 impl Barrier {
     fn block(&self) {
+        self.1.store(true, Ordering::SeqCst);
         let (is_open, opened) = &*self.0;
         drop(opened.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+    }
+
+    /// Whether it has held anybody.
+    fn has_held(&self) -> bool {
+        self.1.load(Ordering::SeqCst)
     }
 
     fn open(&self) {
@@ -274,6 +280,8 @@ fn a_function_that_blocks_its_thread_is_ended_in_time_and_holds_nobody_else_up()
         let work = open_bad_shop(&store, blocking(functions(&store), SLOW, &barrier)).await;
         let engine = work.start().await.unwrap();
         let mut enqueued = vec![work.enqueue(item("blocks").key("k")).await.unwrap()];
+        // Everybody else comes while the thread is held.
+        wait_until(|| barrier.has_held());
         enqueued.push(work.enqueue(put(1).key("k")).await.unwrap());
         for number in 0..10 {
             enqueued.push(work.enqueue(put(number)).await.unwrap());
