@@ -84,6 +84,56 @@ provide_schemathesis() {
     schemathesis_works
 }
 
+openapi_tools_work() {
+    "$tools/openapi/bin/python" -c 'import openapi_spec_validator' > /dev/null 2>&1 &&
+        "$tools/openapi/bin/openapi-python-client" --version > /dev/null 2>&1 &&
+        [ -x "$tools/openapi/node_modules/.bin/openapi-typescript" ]
+}
+
+# A validator of OpenAPI, and two generators of clients: the description must be of use to them.
+provide_openapi_tools() {
+    openapi_tools_work && return
+    say "installing openapi-spec-validator, openapi-python-client and openapi-typescript: they read the description of the API"
+    provide_node || return 1
+    python_environment openapi 'openapi-spec-validator>=0.7,<1' 'openapi-python-client>=0.24,<1'
+    (cd "$tools/openapi" && quietly npm install --no-audit --no-fund --no-package-lock openapi-typescript@7 typescript@5) || true
+    openapi_tools_work
+}
+
+cyclonedx_works() { "$tools/cyclonedx/bin/python" -c 'import cyclonedx.validation.json, jsonschema' > /dev/null 2>&1; }
+
+# The schema of the bill of materials, and what checks JSON by it.
+provide_cyclonedx() {
+    cyclonedx_works && return
+    say "installing cyclonedx-python-lib: the bill of materials is checked by its schema"
+    python_environment cyclonedx 'cyclonedx-python-lib[json-validation]>=11,<12'
+    cyclonedx_works
+}
+
+# --- cargo-deny --------------------------------------------------------------------------------------------------
+
+cargo_deny_find() {
+    local program
+    for program in "$(command -v cargo-deny || echo /nowhere/cargo-deny)" "$tools/cargo-deny/bin/cargo-deny"; do
+        if "$program" --version 2> /dev/null | grep -qE '^cargo-deny (0\.(19|[2-9][0-9])|[1-9])'; then
+            cargo_deny=$program
+            return
+        fi
+    done
+    return 1
+}
+
+# Built from source, since older programs do not know lock files of today. Without optimisation it is built in half the time, and
+# checks in two seconds.
+provide_cargo_deny() {
+    cargo_deny_find && return
+    say "building cargo-deny: it checks crates of other people; this takes a few minutes, once"
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install cargo-deny --version '^0.20' --locked --debug --quiet \
+        --root "$tools/cargo-deny" --target-dir "$scratch/cargo-deny" || true
+    rm -rf "$scratch/cargo-deny"
+    cargo_deny_find
+}
+
 # --- Prometheus and what Grafana publishes -------------------------------------------------------------------------
 
 prometheus_find() {
@@ -140,6 +190,14 @@ node_works() {
     [ "${version%%.*}" -ge 18 ]
 }
 
+provide_node() {
+    node_works && return
+    say "installing nodejs and npm: tools of their registry check what the server serves"
+    system_install nodejs npm || true
+    hash -r
+    node_works
+}
+
 # Debian's Chromium and Node.js, and from npm what drives the one from the other. Only the tests of the console need them.
 provide_browser() {
     if ! browser_find; then
@@ -147,11 +205,7 @@ provide_browser() {
         system_install chromium || true
         browser_find || fail "no browser to test the console in." "Install it as root: apt-get install chromium"
     fi
-    if ! node_works; then
-        say "installing nodejs and npm: they drive the browser"
-        system_install nodejs npm || true
-        node_works || fail "no Node.js 18 or later, with npm." "Install it as root: apt-get install nodejs npm"
-    fi
+    provide_node || fail "no Node.js 18 or later, with npm." "Install it as root: apt-get install nodejs npm"
     mkdir -p "$tools/browser"
     cp browser/package.json browser/*.mjs "$tools/browser"
     [ -d "$tools/browser/node_modules/playwright-core" ] && [ -d "$tools/browser/node_modules/axe-core" ] && return
