@@ -9,11 +9,11 @@ mod store;
 mod table;
 mod work;
 
-const USAGE: &str = "usage: mainstay-bench store [sqlite|postgres|long-read]
-       mainstay-bench events [embedded|http|postgres|read|growth ...] [--seconds <n>]
-       mainstay-bench work [postgres|sqlite|growth|delay|held ...] [--items <n>] [--seconds <n>, of held alone]
-       mainstay-bench guards [memory|redis|store|circuits|layer ...]
-       mainstay-bench flows [dispatch|replay|visible ...]";
+const USAGE: &str = "usage: mainstay-comparisons store [sqlite|postgres|long-read]
+       mainstay-comparisons events [embedded|http|postgres|read|growth ...] [--seconds <n>]
+       mainstay-comparisons work [postgres|sqlite|growth|delay|held ...] [--items <n>] [--seconds <n>, of held alone]
+       mainstay-comparisons guards [memory|redis|store|circuits|layer ...]
+       mainstay-comparisons flows [dispatch|replay|visible ...]";
 
 /// As in the `mainstay` binary.
 #[global_allocator]

@@ -2,7 +2,7 @@
 //! their rounds.
 
 use anyhow::Result;
-use mainstay_cli::bench::disk;
+use mainstay_bench::disk;
 use mainstay_testkit::postgres::{Postgres, Private};
 use std::path::PathBuf;
 use std::pin::Pin;

@@ -2,8 +2,8 @@
 
 use super::{DATA, TYPE, load};
 use anyhow::Result;
-use mainstay_cli::bench::load::{Load, Outcome};
-use mainstay_cli::bench::table::Table;
+use mainstay_bench::load::{Load, Outcome};
+use mainstay_bench::table::Table;
 use mainstay_events::{Append, COMPONENT, Condition, Item, Log, NewEvent, Query};
 use mainstay_store::Options;
 use std::time::Duration;

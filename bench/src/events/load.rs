@@ -3,8 +3,8 @@
 use super::{Callers, Contender, Entry, Verdict};
 use crate::rounds::{SyncTimes, median, ratios};
 use anyhow::{Context, Result, ensure};
-use mainstay_cli::bench::load::{Load, Outcome};
-use mainstay_cli::bench::table::Table;
+use mainstay_bench::load::{Load, Outcome};
+use mainstay_bench::table::Table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -76,7 +76,7 @@ impl House {
         let commands = selling();
         let functions = Functions::new().action("ship", async |_: Call, _: u64| Ok(()));
         // Nobody works, so that what was started is there to be counted.
-        let work = Work::open(&store, commands.functions(functions)).await?;
+        let work = Work::open(&store, functions).await?;
         work.pool(Pool::new(POOL)).await?;
         let dispatcher = Dispatcher::open(&log, &work, commands).await?;
         Ok(Self { store, log, work, dispatcher, task, database })

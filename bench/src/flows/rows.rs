@@ -39,7 +39,7 @@ impl Bed {
         }
         let log = Log::open(&store).await?;
         let registry = Registry::new().with(projection(ROWS)).with(projection(OTHERS));
-        let work = Work::open(&store, registry.functions(Functions::new())).await?;
+        let work = Work::open(&store, Functions::new()).await?;
         let projections = Projections::open(&store, &log, &work, registry).await?;
         Ok(Self { store, log, work, projections })
     }

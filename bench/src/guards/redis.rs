@@ -2,8 +2,8 @@
 
 use crate::rounds::{Answer, median, ratios, version};
 use anyhow::{Context, Result, ensure};
-use mainstay_cli::bench::load::{Load, Outcome};
-use mainstay_cli::bench::table::Table;
+use mainstay_bench::load::{Load, Outcome};
+use mainstay_bench::table::Table;
 use mainstay_guards::limits::redis::{Options, Redis, RedisLimiter, WhenAway};
 use mainstay_guards::limits::{Policy, RateLimiter};
 use mainstay_testkit::redis as server;

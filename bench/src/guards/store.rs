@@ -3,7 +3,7 @@
 use crate::rounds::{SyncTimes, median, on_postgres};
 use crate::table::Table;
 use anyhow::{Result, ensure};
-use mainstay_cli::bench::load::{Load, Outcome};
+use mainstay_bench::load::{Load, Outcome};
 use mainstay_guards::limits::store::{COMPONENT, Limits};
 use mainstay_guards::limits::{Definition, Kind};
 use mainstay_store::Options;

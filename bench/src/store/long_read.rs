@@ -1,8 +1,8 @@
 //! SQLite: a read that stays open while others write. How long does the log get, and does anybody say so?
 
 use anyhow::Result;
-use mainstay_cli::bench::load::Load;
-use mainstay_cli::bench::store;
+use mainstay_bench::load::Load;
+use mainstay_bench::store;
 use mainstay_store::Options;
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@ pub mod long_read;
 pub mod postgres;
 pub mod sqlite;
 
-use mainstay_cli::bench::load::Load;
+use mainstay_bench::load::Load;
 use std::time::Duration;
 
 /// Callers at once, as the table shows them.

@@ -3,9 +3,9 @@
 use super::{CALLERS, load};
 use anyhow::Result;
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
-use mainstay_cli::bench::load::{Load, Outcome};
-use mainstay_cli::bench::store::{self, INSERT_LINE, INSERT_ORDER, NOTE, key};
-use mainstay_cli::bench::table::Table;
+use mainstay_bench::load::{Load, Outcome};
+use mainstay_bench::store::{self, INSERT_LINE, INSERT_ORDER, NOTE, key};
+use mainstay_bench::table::Table;
 use mainstay_store::Options;
 use mainstay_testkit::postgres::Postgres;
 use tokio_postgres::NoTls;

@@ -2,9 +2,9 @@
 
 use super::{CALLERS, load};
 use anyhow::Result;
-use mainstay_cli::bench::load::Outcome;
-use mainstay_cli::bench::store::{self, INSERT_LINE, INSERT_ORDER, NOTE, key};
-use mainstay_cli::bench::{disk, table::Table};
+use mainstay_bench::load::Outcome;
+use mainstay_bench::store::{self, INSERT_LINE, INSERT_ORDER, NOTE, key};
+use mainstay_bench::{disk, table::Table};
 use mainstay_store::Store;
 use std::path::Path;
 use std::sync::{Arc, Mutex};

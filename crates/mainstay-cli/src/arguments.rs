@@ -46,6 +46,32 @@ pub(crate) struct Global {
     pub(crate) log: Option<Level>,
 }
 
+/// The tenant that an id is of: ids are unique within a tenant.
+#[derive(Debug, Args)]
+pub(crate) struct Whose {
+    /// The tenant that the id is of; without it, what has no tenant, or else the only one
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+}
+
+impl Whose {
+    /// The tenant.
+    pub(crate) fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Args)]
+pub(crate) struct Page {
+    /// At most so many
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) limit: u16,
+    /// The `next` of the page before
+    #[arg(long)]
+    pub(crate) cursor: Option<String>,
+}
+
 /// A secret on the command line, which no message repeats.
 #[derive(Clone)]
 pub(crate) struct Token(pub(crate) String);

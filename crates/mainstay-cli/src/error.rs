@@ -89,6 +89,9 @@ pub enum Error {
     ReferenceStale(Vec<String>),
 }
 
+/// Codes of requests that the API does not understand.
+const INVALID: [&str; 3] = ["BODY_INVALID", "PATH_INVALID", "QUERY_INVALID"];
+
 /// One thing to tell.
 #[derive(Serialize)]
 struct Finding {
@@ -97,11 +100,46 @@ struct Finding {
     hint: String,
 }
 
+impl From<mainstay_bench::Error> for Error {
+    fn from(error: mainstay_bench::Error) -> Self {
+        match error {
+            mainstay_bench::Error::Store(error) => error.into(),
+            mainstay_bench::Error::Events(error) => error.into(),
+            mainstay_bench::Error::Work(error) => error.into(),
+            mainstay_bench::Error::Guards(error) => error.into(),
+            mainstay_bench::Error::Flows(error) => error.into(),
+            mainstay_bench::Error::Server(error) => error.into(),
+            mainstay_bench::Error::Unreachable { url, reason } => {
+                Self::Unreachable { url, reason, because: None }
+            }
+            mainstay_bench::Error::Broken(reason) => Self::Argument(reason),
+        }
+    }
+}
+
+impl From<mainstay_demo::Error> for Error {
+    fn from(error: mainstay_demo::Error) -> Self {
+        match error {
+            mainstay_demo::Error::Store(error) => error.into(),
+            mainstay_demo::Error::Events(error) => error.into(),
+            mainstay_demo::Error::Work(error) => error.into(),
+            mainstay_demo::Error::Guards(error) => error.into(),
+            mainstay_demo::Error::Flows(error) => error.into(),
+            mainstay_demo::Error::Server(error) => error.into(),
+            mainstay_demo::Error::Unproven(claim) => Self::Unproven(claim),
+            mainstay_demo::Error::Io { what, source } => Self::Io { what, source },
+            mainstay_demo::Error::Broken(reason) => Self::Argument(reason),
+        }
+    }
+}
+
 impl Error {
     /// 2 when the command line or the configuration is wrong, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Config(_) | Self::Argument(_) | Self::Store(store::Error::Url { .. }) => 2,
+            // What the command line asks for is no request that the API understands.
+            Self::Refused { code, .. } if INVALID.contains(&code.as_str()) => 2,
             _ => 1,
         }
     }

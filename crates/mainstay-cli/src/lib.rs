@@ -1,34 +1,29 @@
-//! The `mainstay` binary as a library: `main.rs` only calls [`run`], and benches reuse the rest.
+//! The `mainstay` binary as a library: `main.rs` only calls [`run`], and tests reuse the rest.
 //!
 //! - `arguments`: the command line
 //! - `verbs`: one file per verb
 //! - `config`: `mainstay.toml`, environment and flags
-//! - `bench`: the load generator and what `mainstay bench` does with it
-//! - `demo`: what `mainstay demo` does and tells
 //! - `log`: what is told while a verb runs; `spans`, what it knows of spans; `export`, which sends them to a collector
-//! - `reach`, `remote`: the store, or the server that holds it; `deed`, what is changed there and written down
-//! - `workshop`: the rooms of a store, as the configuration has them
+//! - `client`: the API, at a server or in this process; `audited`: what verbs change that no route does
+//! - `services`: the services of a store, as the configuration defines them
 //! - `signals`: when the process is told to stop
 //! - `reference`: the pages under docs/ that are generated
 //! - `output`, `shown`, `error`: what a person or a program gets to see
 
 mod arguments;
-pub mod bench;
+mod audited;
+mod client;
 pub mod config;
-mod deed;
-mod demo;
 mod error;
 mod export;
 mod log;
 mod output;
-mod reach;
 mod reference;
-mod remote;
+mod services;
 mod shown;
 mod signals;
 mod spans;
 mod verbs;
-mod workshop;
 
 pub use error::{CODES, Error, Result};
 

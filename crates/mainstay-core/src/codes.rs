@@ -20,6 +20,16 @@ pub struct ErrorCode {
     pub remedy: &'static str,
 }
 
+impl ErrorCode {
+    /// Whether the same call may succeed later, in a sentence.
+    pub fn retry(&self) -> &'static str {
+        match self.retryable {
+            true => "The same call may succeed later without anything being changed.",
+            false => "The same call fails again until something is changed.",
+        }
+    }
+}
+
 /// Writes a crate's table of codes: a static for each, and all of them under one name.
 ///
 /// ```

@@ -1,9 +1,124 @@
 //! Named points at which a test makes the program fail.
 //!
-//! A part that can fail carries a [`Failpoints`] handle, so tests that run side by side in one process do not
+//! Every point is a variant of [`Point`], so a test cannot arm a name that no code passes. A part that can fail carries a [`Failpoints`] handle, so tests that run side by side in one process do not
 //! meet. In a build without `debug_assertions` the handle is empty and [`Failpoints::hit`] compiles to nothing.
 //!
 //! A child process is armed through the environment: `MAINSTAY_FAILPOINTS="store.commit=abort@3;store.begin=error"`.
+
+use std::fmt;
+
+macro_rules! points {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// A place in the program at which tests make it fail.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Point {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Point {
+            /// Every point.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The name in `MAINSTAY_FAILPOINTS` and in errors.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+points! {
+    /// SQLite opens a transaction.
+    StoreBegin = "store.begin",
+    /// The commit of a transaction, before it.
+    StoreCommit = "store.commit",
+    /// The commit has happened; its caller does not know.
+    StoreCommitted = "store.committed",
+    /// The tag index merges segments, before the merge is written.
+    EventsMerge = "events.merge",
+    /// The merge is written, before its commit.
+    EventsMerged = "events.merged",
+    /// A node checks that it still holds its leases.
+    WorkFence = "work.fence",
+    /// A receiver's handler has run, before its commit.
+    InboxHandled = "inbox.handled",
+    /// A handler is about to decide.
+    DispatchDeciding = "dispatch.deciding",
+    /// A handler has decided, before its events are appended.
+    DispatchDecided = "dispatch.decided",
+    /// A command appends its events.
+    DispatchAppending = "dispatch.appending",
+    /// A command's row is written, before the commit.
+    DispatchRecorded = "dispatch.recorded",
+    /// Another node was first to carry a command out.
+    DispatchOvertaken = "dispatch.overtaken",
+    /// A command has committed; its caller does not know.
+    DispatchCommitted = "dispatch.committed",
+    /// A projector begins a round.
+    ProjectionsStep = "projections.step",
+    /// A projector compares its position before it writes.
+    ProjectionsGuard = "projections.guard",
+    /// A chunk is applied, before its checkpoint.
+    ProjectionsApplied = "projections.applied",
+    /// The checkpoint is written, before the commit.
+    ProjectionsCheckpoint = "projections.checkpoint",
+    /// A failure of a handler is recorded.
+    ProjectionsFailure = "projections.failure",
+    /// A quarantined event is applied again.
+    ProjectionsRetried = "projections.retried",
+    /// A batch of dead letters is deleted.
+    ProjectionsPurged = "projections.purged",
+    /// The row of a replay is written.
+    ReplayTriggered = "replay.triggered",
+    /// A replay is cancelled.
+    ReplayCancelled = "replay.cancelled",
+    /// A chunk of a replay is applied.
+    ReplayApplied = "replay.applied",
+    /// The position of a replay is written.
+    ReplayAdvanced = "replay.advanced",
+    /// A replay switches to its new generation.
+    ReplaySwitched = "replay.switched",
+    /// The switch has committed.
+    ReplayShown = "replay.shown",
+    /// A bulk operation on dead letters begins.
+    LettersBegun = "letters.begun",
+    /// An action on dead letters is carried out, before its commit.
+    LettersActed = "letters.acted",
+    /// A bulk operation notes its progress.
+    LettersAdvanced = "letters.advanced",
+    /// The cleanup of dead letters runs.
+    LettersTending = "letters.tending",
+    /// A publication is noted in a transaction.
+    PublicationsNoted = "publications.noted",
+    /// The rows of a publication are written.
+    PublicationsPublished = "publications.published",
+    /// A delivery is about to be sent.
+    PublicationsDelivering = "publications.delivering",
+    /// The target has answered.
+    PublicationsDelivered = "publications.delivered",
+    /// The end of a delivery is collected.
+    PublicationsEnding = "publications.ending",
+    /// The end of a delivery is written.
+    PublicationsEnded = "publications.ended",
+    /// A failed publication is enqueued again.
+    PublicationsRetried = "publications.retried",
+}
+
+impl Point {
+    /// The point with this name. Panics on an unknown name, so that a test which arms a renamed point fails.
+    pub fn named(name: &str) -> Self {
+        let point = Self::ALL.iter().find(|point| point.name() == name);
+        *point.unwrap_or_else(|| panic!("unknown failpoint {name}"))
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
 
 /// What happens at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +137,7 @@ pub enum Action {
 /// The failure that [`Action::Error`] stands for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("failpoint {0}")]
-pub struct Hit(pub &'static str);
+pub struct Hit(pub Point);
 
 #[cfg(debug_assertions)]
 pub use armed::Failpoints;
@@ -31,7 +146,7 @@ pub use inert::Failpoints;
 
 #[cfg(debug_assertions)]
 mod armed {
-    use super::{Action, Hit};
+    use super::{Action, Hit, Point};
     use std::collections::HashMap;
     use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,7 +156,7 @@ mod armed {
 
     #[derive(Debug, Default)]
     struct Points {
-        plans: HashMap<String, Plan>,
+        plans: HashMap<Point, Plan>,
         /// Whether one has struck that nothing comes after.
         is_dead: bool,
     }
@@ -56,7 +171,7 @@ mod armed {
     }
 
     impl Failpoints {
-        /// Reads `MAINSTAY_FAILPOINTS`. What cannot be read is a mistake in a test, and panics.
+        /// Reads `MAINSTAY_FAILPOINTS`. An entry that cannot be read is a mistake in a test, and panics.
         pub fn from_environment() -> Self {
             let points = Self::default();
             let text = std::env::var("MAINSTAY_FAILPOINTS").unwrap_or_default();
@@ -71,14 +186,14 @@ mod armed {
                     other => panic!("unknown failpoint action {other}"),
                 };
                 let nth: u64 = nth.parse().unwrap_or_else(|_| panic!("bad number in {entry}"));
-                points.arm(name, action, nth.saturating_sub(1), 1);
+                points.arm(Point::named(name), action, nth.saturating_sub(1), 1);
             }
             points
         }
 
-        /// Lets `name` act on `times` hits after letting `skip` pass.
-        pub fn arm(&self, name: &str, action: Action, skip: u64, times: u64) {
-            self.points().plans.insert(name.to_owned(), Plan { action, skip, times });
+        /// Lets `point` act on `times` hits after letting `skip` pass.
+        pub fn arm(&self, point: Point, action: Action, skip: u64, times: u64) {
+            self.points().plans.insert(point, Plan { action, skip, times });
         }
 
         /// Whether [`Action::Die`] has struck.
@@ -86,14 +201,14 @@ mod armed {
             self.points().is_dead
         }
 
-        /// Passes the point `name`.
-        pub fn hit(&self, name: &'static str) -> Result<(), Hit> {
+        /// Passes `point`.
+        pub fn hit(&self, point: Point) -> Result<(), Hit> {
             let action = {
                 let mut points = self.points();
                 if points.is_dead {
-                    return Err(Hit(name));
+                    return Err(Hit(point));
                 }
-                let Some(plan) = points.plans.get_mut(name) else { return Ok(()) };
+                let Some(plan) = points.plans.get_mut(&point) else { return Ok(()) };
                 if plan.skip > 0 {
                     plan.skip -= 1;
                     return Ok(());
@@ -107,8 +222,8 @@ mod armed {
                 action
             };
             match action {
-                Action::Error | Action::Die => Err(Hit(name)),
-                Action::Panic => panic!("failpoint {name}"),
+                Action::Error | Action::Die => Err(Hit(point)),
+                Action::Panic => panic!("failpoint {point}"),
                 Action::Abort => std::process::abort(),
             }
         }
@@ -121,7 +236,7 @@ mod armed {
 
 #[cfg(not(debug_assertions))]
 mod inert {
-    use super::{Action, Hit};
+    use super::{Action, Hit, Point};
 
     /// The points of one part of the program: none in this build.
     #[derive(Debug, Clone, Default)]
@@ -134,7 +249,7 @@ mod inert {
         }
 
         /// Does nothing in this build.
-        pub fn arm(&self, _name: &str, _action: Action, _skip: u64, _times: u64) {}
+        pub fn arm(&self, _point: Point, _action: Action, _skip: u64, _times: u64) {}
 
         /// Nothing strikes in this build.
         pub fn is_dead(&self) -> bool {
@@ -143,7 +258,7 @@ mod inert {
 
         /// Passes.
         #[inline(always)]
-        pub fn hit(&self, _name: &'static str) -> Result<(), Hit> {
+        pub fn hit(&self, _point: Point) -> Result<(), Hit> {
             Ok(())
         }
     }
@@ -156,27 +271,36 @@ mod tests {
     #[test]
     fn acts_on_the_hits_it_was_armed_for() {
         let points = Failpoints::default();
-        assert_eq!(points.hit("store.commit"), Ok(()));
-        points.arm("store.commit", Action::Error, 1, 2);
-        let seen: Vec<bool> = (0..5).map(|_| points.hit("store.commit").is_err()).collect();
+        assert_eq!(points.hit(Point::StoreCommit), Ok(()));
+        points.arm(Point::StoreCommit, Action::Error, 1, 2);
+        let seen: Vec<bool> = (0..5).map(|_| points.hit(Point::StoreCommit).is_err()).collect();
         assert_eq!(seen, [false, true, true, false, false]);
-        assert_eq!(points.hit("store.begin"), Ok(()));
+        assert_eq!(points.hit(Point::StoreBegin), Ok(()));
     }
 
     #[test]
     fn a_clone_is_the_same_points_and_another_handle_is_not() {
         let points = Failpoints::default();
-        points.arm("here", Action::Error, 0, 1);
-        assert_eq!(Failpoints::default().hit("here"), Ok(()));
-        assert_eq!(points.clone().hit("here"), Err(Hit("here")));
+        points.arm(Point::StoreCommit, Action::Error, 0, 1);
+        assert_eq!(Failpoints::default().hit(Point::StoreCommit), Ok(()));
+        assert_eq!(points.clone().hit(Point::StoreCommit), Err(Hit(Point::StoreCommit)));
     }
 
     #[test]
     fn nothing_passes_any_more_once_one_has_died() {
         let points = Failpoints::default();
-        points.arm("here", Action::Die, 1, 1);
-        assert_eq!((points.hit("here"), points.hit("there"), points.is_dead()), (Ok(()), Ok(()), false));
-        assert_eq!(points.hit("here"), Err(Hit("here")));
-        assert_eq!((points.hit("there"), points.is_dead()), (Err(Hit("there")), true));
+        points.arm(Point::StoreCommit, Action::Die, 1, 1);
+        assert_eq!(
+            (points.hit(Point::StoreCommit), points.hit(Point::StoreBegin), points.is_dead()),
+            (Ok(()), Ok(()), false)
+        );
+        assert_eq!(points.hit(Point::StoreCommit), Err(Hit(Point::StoreCommit)));
+        assert_eq!((points.hit(Point::StoreBegin), points.is_dead()), (Err(Hit(Point::StoreBegin)), true));
+    }
+
+    #[test]
+    #[should_panic(expected = "unknown failpoint store.comit")]
+    fn an_unknown_name_panics() {
+        Point::named("store.comit");
     }
 }

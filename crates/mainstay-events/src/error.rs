@@ -95,13 +95,21 @@ pub enum Error {
         /// The audit row of this refusal.
         audit_id: String,
     },
-    /// An event has this id already.
+    /// An event of the same tenant has this id already.
     #[error("event id {event_id:?} is taken by the event at position {position}")]
     EventIdTaken {
         /// The id.
         event_id: String,
         /// Who has it.
         position: u64,
+    },
+    /// Several tenants have something of this id, and the caller sees all tenants.
+    #[error("{what} {id:?} belongs to several tenants")]
+    SeveralTenants {
+        /// The kind of id: `event id`.
+        what: &'static str,
+        /// The id.
+        id: String,
     },
     /// What a transaction was about to append is in the log already, so all of the transaction is.
     #[error("this was applied before, at position {}", .0.events.first().map_or(0, |event| event.position))]
@@ -220,6 +228,7 @@ impl Error {
             Self::VersionConflict { .. } => &VERSION_CONFLICT,
             Self::IdempotencyConflict { .. } => &IDEMPOTENCY_CONFLICT,
             Self::EventIdTaken { .. } => &EVENT_ID_TAKEN,
+            Self::SeveralTenants { .. } => &TENANT_REQUIRED,
             Self::AlreadyApplied(_) => &APPEND_ALREADY_APPLIED,
             Self::NotFound(_) => &EVENT_NOT_FOUND,
             Self::Corrupt { .. } => &LOG_CORRUPT,
@@ -316,8 +325,11 @@ mainstay_core::codes! {
         "The idempotency key was used before for other content, or only a part of the batch is there."
         "A key names one intention: use a new key for a new one. The refusal was written to the audit.";
     EVENT_ID_TAKEN "EVENT_ID_TAKEN" 409 false
-        "Another event has this id."
+        "Another event of the same tenant has this id."
         "Leave the id away to have one made, and use an idempotency key to make repeats recognisable.";
+    TENANT_REQUIRED "TENANT_REQUIRED" 409 false
+        "Several tenants have something of this id. Ids are unique within a tenant."
+        "Name the tenant: `?tenant=` over HTTP, `--tenant` on the command line, `for_tenant` in Rust.";
     APPEND_ALREADY_APPLIED "APPEND_ALREADY_APPLIED" 409 false
         "A transaction was about to append what is in the log already, so all of it was applied before."
         "Nothing needs to be done; the error carries the first receipt.";

@@ -3,6 +3,7 @@
 use crate::append::{NewEvent, fingerprint};
 use crate::record::{FINGERPRINT_BYTES, number_at};
 use mainstay_core::trace::TraceContext;
+use mainstay_store::Cause;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -238,6 +239,16 @@ impl Event {
             span_id: self.text(span_id).to_owned(),
             parent_span_id: parent.map(|span| self.text(span).to_owned()),
         })
+    }
+
+    /// The cause of all records that this event leads to.
+    pub fn cause(&self) -> Cause {
+        Cause {
+            correlation_id: Some(self.correlation_id().to_owned()),
+            causation_id: Some(self.id().to_owned()),
+            tenant_id: self.tenant().map(str::to_owned),
+            trace: self.trace(),
+        }
     }
 
     /// What makes a repeated append of it recognisable.

@@ -29,6 +29,7 @@
 
 mod append;
 mod backwards;
+mod by_id;
 pub mod dcb;
 mod error;
 mod event;
@@ -47,7 +48,9 @@ pub use append::{
 pub use error::{CODES, Error, Result, Reuse, Versioned, Witness};
 pub use event::{Category, Event, StreamPlace};
 pub use figures::{Figures, NO_STREAM};
-pub use keep::{Damage, Erased, Erasure, Problem, Progress, Repaired, Report, Restored, Stage, restore};
+pub use keep::{
+    Damage, Erased, Erasure, Problem, Progress, Repaired, Report, Restored, Stage, restore, restore_with,
+};
 pub use log::Log;
 pub use mainstay_core::keys::{IdempotencyKey, ScopeKey};
 pub use mainstay_core::query::{Item, Query, QueryError};

@@ -1,13 +1,13 @@
 //! The log as its users see it.
 
-use crate::append::{Append, Appended, Batcher, Ground, Noted, Prepared, Receipt};
+use crate::append::{Append, Appended, Batcher, Ground, NewEvent, Noted, Prepared, Receipt};
 use crate::error::{Error, Result};
 use crate::events_topic;
 use crate::figures::Figures;
 use crate::index::{End, Recent, SEGMENT_EVENTS, Terms};
 use crate::record;
 use mainstay_core::ids::{Context, Ids, Kind};
-use mainstay_store::{Store, Tx, params};
+use mainstay_store::{Cause, Store, Tx, params};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +65,11 @@ impl Log {
             });
         };
         let terms = Terms::new((first, second));
-        let recent = if store.is_shared() { None } else { Some(recent(store, terms, segment_events).await?) };
+        let recent = if store.capabilities().many_nodes {
+            None
+        } else {
+            Some(recent(store, terms, segment_events).await?)
+        };
         let clock = store.clock().clone();
         let ground = Arc::new(Ground { terms, recent, clock, random: random.clone() });
         let figures = Arc::new(Figures::default());
@@ -127,7 +131,14 @@ impl Log {
         }))
     }
 
-    fn prepare(&self, append: Append) -> Result<Prepared> {
+    fn prepare(&self, mut append: Append) -> Result<Prepared> {
+        if let Some(cause) = Cause::current() {
+            let inherit = |event: NewEvent| match &self.tenant {
+                Some(tenant) => event.or_tenant(tenant).caused_by(&cause),
+                None => event.caused_by(&cause),
+            };
+            append.events = append.events.into_iter().map(inherit).collect();
+        }
         Prepared::new(append, self.tenant(), self.terms())
     }
 

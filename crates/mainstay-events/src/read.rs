@@ -194,7 +194,14 @@ impl Log {
     }
 
     /// Refuses, as an append would, when a scope is not at the version that is expected of it.
+    /// A tenant's view learns nothing of another tenant's scope.
     pub async fn expect_scope_in(&self, tx: &Tx, claim: &crate::ScopeClaim) -> Result<()> {
+        let field = || "scope.key".to_owned();
+        let key: crate::ScopeKey =
+            claim.key.parse().map_err(|source| Error::ScopeKey { field: field(), source })?;
+        if self.tenant().is_some_and(|tenant| tenant != key.tenant_id) {
+            return Err(Error::Tenant { field: field() });
+        }
         let current = scope_version(tx, &claim.key).await?;
         if current == claim.expected_version {
             return Ok(());
@@ -202,26 +209,6 @@ impl Log {
         let head = tx.query_one(HEAD, &[]).await?.get::<Option<u64>>(0)?.unwrap_or(0);
         let of = Versioned::Scope { key: claim.key.clone() };
         Err(Error::VersionConflict { of, expected: claim.expected_version, current, head })
-    }
-
-    /// The event with this id.
-    pub async fn find(&self, event_id: &str) -> Result<Option<Event>> {
-        let groups = Groups::default().and(vec![self.terms().event_id(event_id)]);
-        let read = async |tx: Tx, (view, groups, id): (View, Groups, String)| {
-            let mut positions = index::ascending(&tx, &view, &groups, 0, i64::MAX as u64, MAX_PAGE).await?;
-            positions.extend(position_in(&id));
-            let rows = index::rows_at(&tx, &positions).await?;
-            rows.into_iter().map(|row| Ok(event_of(row))).collect::<mainstay_store::Result<Vec<_>>>()
-        };
-        let found = self.store().read_with((self.ground().view(), groups, event_id.to_owned()), read).await?;
-        let is_visible = |event: &Event| self.tenant().is_none() || event.tenant() == self.tenant();
-        for event in found {
-            let event = event?;
-            if event.id() == event_id && is_visible(&event) {
-                return Ok(Some(event));
-            }
-        }
-        Ok(None)
     }
 
     /// The event of `tenant`, or of nobody, that has this idempotency key, inside of a transaction.

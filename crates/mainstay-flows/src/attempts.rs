@@ -2,32 +2,7 @@
 //!
 //! Each attempt is a line of JSON, so that a statement adds to what is there without reading it.
 
-use mainstay_core::failure::Failure;
-use mainstay_work::Attempted;
-use serde::{Deserialize, Serialize};
-
-/// An attempt that failed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Attempt {
-    /// The item of work; nothing for what is done without one: a projection that follows the log, a translator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work_id: Option<String>,
-    /// Which execution of it, from 1.
-    pub attempt: u32,
-    /// When it failed.
-    pub at_ms: i64,
-    /// What happened.
-    pub failure: Failure,
-}
-
-impl Attempt {
-    /// One of an item of work.
-    pub(crate) fn of(work_id: &str, attempted: Attempted) -> Self {
-        let Attempted { attempt, at_ms, failure } = attempted;
-        Self { work_id: Some(work_id.to_owned()), attempt, at_ms, failure }
-    }
-}
+pub(crate) use mainstay_work::inbox::Attempt;
 
 /// Most characters that are kept beside a letter: hundreds of attempts, or the newest dozen if all of them say much.
 const MOST: usize = 1 << 16;
@@ -59,6 +34,7 @@ pub(crate) fn read(kept: Option<&str>) -> Vec<Attempt> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mainstay_core::failure::Failure;
 
     fn attempt(number: u32) -> Attempt {
         let failure = Failure::retryable("no\nanswer");

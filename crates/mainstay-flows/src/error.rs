@@ -196,28 +196,6 @@ pub enum Error {
         /// What was done about it.
         status: &'static str,
     },
-    /// The dead letter was dealt with, or is being tried again.
-    #[error("the dead letter {letter_id} is {status}")]
-    DeadLetterNotPending {
-        /// The letter.
-        letter_id: String,
-        /// What was done about it.
-        status: &'static str,
-    },
-    /// No such operation on dead letters is known.
-    #[error("there is no operation {0:?} on dead letters")]
-    LetterOperationNotFound(String),
-    /// The operation's status does not allow it.
-    #[error("operation {operation_id} is {current_status}")]
-    LetterOperationStatus {
-        /// The operation.
-        operation_id: String,
-        /// How far it is.
-        current_status: &'static str,
-    },
-    /// It was previewed long ago.
-    #[error("the preview of operation {0} has expired")]
-    LetterPreviewExpired(String),
     /// Who sent an event is not known, or it was sent long ago.
     #[error(transparent)]
     Signature(SignatureError),
@@ -325,10 +303,6 @@ impl Error {
             Self::PublicationLetterNotFound { .. } => &PUBLICATION_LETTER_NOT_FOUND,
             Self::PublicationLetterNotPending { .. } => &PUBLICATION_LETTER_NOT_PENDING,
             Self::Translation { .. } => &TRANSLATION_FAILED,
-            Self::DeadLetterNotPending { .. } => &DEAD_LETTER_NOT_PENDING,
-            Self::LetterOperationNotFound(_) => &LETTER_OPERATION_NOT_FOUND,
-            Self::LetterOperationStatus { .. } => &LETTER_OPERATION_STATUS_CONFLICT,
-            Self::LetterPreviewExpired(_) => &LETTER_PREVIEW_EXPIRED,
             Self::Signature(SignatureError::Stale { .. }) => &WEBHOOK_SIGNATURE_STALE,
             Self::Signature(_) => &WEBHOOK_SIGNATURE_INVALID,
             Self::WebhookMalformed(_) => &WEBHOOK_MALFORMED,
@@ -518,18 +492,6 @@ mainstay_core::codes! {
     TRANSLATION_FAILED "TRANSLATION_FAILED" 422 false
         "The translator of a target failed for the event, so that there is nothing to deliver. The letter stays as it is."
         "Mend the translator, and try the letter again.";
-    DEAD_LETTER_NOT_PENDING "DEAD_LETTER_NOT_PENDING" 409 false
-        "The dead letter was dealt with already, or is being tried again. Nothing was done."
-        "Look at its status; what is tried again will be resolved, or pending again.";
-    LETTER_OPERATION_NOT_FOUND "LETTER_OPERATION_NOT_FOUND" 404 false
-        "No operation on dead letters has this id, or it ended more than 90 days ago."
-        "Look at the list of operations.";
-    LETTER_OPERATION_STATUS_CONFLICT "LETTER_OPERATION_STATUS_CONFLICT" 409 false
-        "The operation on dead letters runs already, or has ended. Nothing was done."
-        "Look at its status; to do it again, preview it again.";
-    LETTER_PREVIEW_EXPIRED "LETTER_PREVIEW_EXPIRED" 409 false
-        "The operation on dead letters was previewed more than an hour ago, and what it would touch may be something else now. Nothing was done."
-        "Preview it again, and run that.";
     WEBHOOK_SIGNATURE_INVALID "WEBHOOK_SIGNATURE_INVALID" 401 false
         "An event came without a signature, or with one that nobody made who knows the secret. Nothing was done."
         "Sign with the secret that the receiver knows; while it is replaced, let the receiver know both.";

@@ -2,94 +2,24 @@
 
 use crate::Result;
 use crate::commands::Dispatcher;
+use crate::projections::Projections;
 use crate::projections::failures::LetterFilter;
-use crate::projections::{Projections, Update};
+use mainstay_api::{EventFlow, FlowEvent, FlowLetter};
 use mainstay_events::{Event, Log, MAX_PAGE, Selection};
-use serde::Serialize;
 
 /// Most letters of a correlation that are told.
 const MAX_LETTERS: usize = 1_000;
 
-/// Everything that one correlation led to, each kind in the order of time.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EventFlow {
-    /// What belongs together.
-    pub correlation_id: String,
-    /// The command that began it.
-    pub command: Option<FlowCommand>,
-    /// All commands.
-    pub commands: Vec<FlowCommand>,
-    /// The events, at most a thousand.
-    pub events: Vec<FlowEvent>,
-    /// Which read models have taken which events.
-    pub projection_updates: Vec<Update>,
-    /// Which could not.
-    pub dead_letters: Vec<FlowLetter>,
-    /// Sagas; none yet.
-    pub sagas: Vec<()>,
-}
-
-/// A command of a flow.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FlowCommand {
-    /// The command.
-    pub command_id: String,
-    /// What was wanted.
-    pub command_type: String,
-    /// How far it is.
-    pub status: &'static str,
-    /// When it was dispatched.
-    pub created_at: i64,
-    /// When it ended.
-    pub completed_at: Option<i64>,
-}
-
-/// An event of a flow.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FlowEvent {
-    /// The event.
-    pub event_id: String,
-    /// What happened.
-    pub event_type: String,
-    /// The stream it is in, `{type}/{id}`.
-    pub stream_id: Option<String>,
-    /// Where it is.
-    pub global_position: u64,
-    /// When.
-    pub timestamp: i64,
-    /// What caused it.
-    pub causation_id: Option<String>,
-}
-
-/// An event that a read model could not take.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FlowLetter {
-    /// The projection.
-    pub projection_name: String,
-    /// The event.
-    pub event_id: String,
-    /// What was done about it; `quarantined` for a poison event.
-    pub status: &'static str,
-    /// What happened.
-    pub error: String,
-    /// When.
-    pub failed_at: i64,
-}
-
-impl From<&Event> for FlowEvent {
-    fn from(event: &Event) -> Self {
-        Self {
-            event_id: event.id().to_owned(),
-            event_type: event.event_type().to_owned(),
-            stream_id: event.stream().map(|stream| format!("{}/{}", stream.stream_type, stream.id)),
-            global_position: event.position(),
-            timestamp: event.timestamp_ms(),
-            causation_id: event.causation_id().map(str::to_owned),
-        }
+fn flow_event(event: &Event) -> FlowEvent {
+    FlowEvent {
+        event_id: event.id().to_owned(),
+        tenant_id: event.tenant().map(str::to_owned),
+        event_type: event.event_type().to_owned(),
+        stream_type: event.stream().map(|stream| stream.stream_type.to_owned()),
+        stream_id: event.stream().map(|stream| stream.id.to_owned()),
+        global_position: event.position(),
+        timestamp: event.timestamp_ms(),
+        causation_id: event.causation_id().map(str::to_owned),
     }
 }
 
@@ -109,7 +39,7 @@ pub async fn event_flow(
         correlation_id: correlation_id.to_owned(),
         command: commands.first().cloned(),
         commands,
-        events: page.events.iter().map(Into::into).collect(),
+        events: page.events.iter().map(flow_event).collect(),
         projection_updates,
         dead_letters,
         sagas: Vec::new(),
@@ -121,7 +51,8 @@ async fn letters(projections: &Projections, correlation_id: &str) -> Result<Vec<
     let letters = projections.bare_letters(filter, MAX_LETTERS).await?.into_iter().map(|letter| FlowLetter {
         projection_name: letter.projection_name,
         event_id: letter.event_id,
-        status: letter.status.as_str(),
+        tenant_id: letter.tenant_id,
+        status: letter.status.as_str().to_owned(),
         error: letter.last_error.unwrap_or(letter.error),
         failed_at: letter.failed_at,
     });
@@ -129,7 +60,8 @@ async fn letters(projections: &Projections, correlation_id: &str) -> Result<Vec<
     let quarantined = quarantined.into_iter().map(|poison| FlowLetter {
         projection_name: poison.projection_name,
         event_id: poison.event_id,
-        status: "quarantined",
+        tenant_id: poison.tenant_id,
+        status: "quarantined".to_owned(),
         error: poison.error,
         failed_at: poison.failed_at,
     });

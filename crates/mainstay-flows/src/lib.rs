@@ -2,7 +2,6 @@
 //!
 //! - [`commands`]: a command is decided and recorded in one transaction
 //! - [`delivery`]: what comes back from the outside world, and what goes on for long
-//! - [`dead_letters`]: everything that failed for good, and what is done about it
 //! - [`projections`]: read models that follow the log, each event exactly once
 //! - [`delivery`]: events that go to other contexts, and come from them
 //! - [`event_flow`]: what belongs together, from the command to the read models
@@ -15,11 +14,14 @@
 
 mod attempts;
 pub mod commands;
-pub mod dead_letters;
 pub mod delivery;
 mod error;
 mod flow;
 pub mod projections;
+mod tenants;
+
+pub use mainstay_work::dead_letters;
+pub(crate) use mainstay_work::{completion, service};
 
 pub use error::{CODES, Error, Result, rejected_code};
-pub use flow::{EventFlow, FlowCommand, FlowEvent, FlowLetter, event_flow};
+pub use flow::event_flow;

@@ -1,6 +1,7 @@
 //! What can go wrong with guards, and the register of their codes.
 
 use mainstay_core::codes::ErrorCode;
+use mainstay_core::names::Reserved;
 use std::sync::Arc;
 
 /// The result of an operation on a guard.
@@ -21,12 +22,26 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A caller used a name of the platform.
+    #[error(transparent)]
+    Reserved(#[from] Reserved),
     /// The store has as many circuits as it may have.
     #[error("there are {} circuits already", crate::circuits::MAX_CIRCUITS)]
     TooManyCircuits,
     /// The store has as many limits as it may have.
     #[error("there are {} limits already", crate::limits::MAX_LIMITS)]
     TooManyLimits,
+    /// A limit or a circuit cannot be deleted.
+    #[error("{name:?} cannot be deleted: {reason}")]
+    InUse {
+        /// Its name.
+        name: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// No circuit of this name has ever counted anything.
+    #[error("there is no circuit {0:?}")]
+    UnknownCircuit(String),
     /// A limit that makes no sense.
     #[error(transparent)]
     BadLimit(mainstay_core::limits::LimitError),
@@ -58,8 +73,11 @@ impl Error {
         match self {
             Self::Store(error) => error.entry(),
             Self::Invalid { .. } => &GUARD_INVALID,
+            Self::Reserved(reserved) => reserved.entry(),
             Self::TooManyCircuits => &CIRCUITS_TOO_MANY,
             Self::TooManyLimits => &LIMITS_TOO_MANY,
+            Self::InUse { .. } => &GUARD_IN_USE,
+            Self::UnknownCircuit(_) => &UNKNOWN_CIRCUIT,
             Self::BadLimit(_) => &LIMIT_INVALID,
             Self::BadCost => &LIMIT_COST_INVALID,
             Self::UnknownLimit(_) => &UNKNOWN_LIMIT,
@@ -116,6 +134,12 @@ mainstay_core::codes! {
     CIRCUITS_TOO_MANY "CIRCUITS_TOO_MANY" 409 false
         "The store has 10,000 circuits already, and this would be another one."
         "Name circuits after services, not after requests, customers or addresses.";
+    GUARD_IN_USE "GUARD_IN_USE" 409 false
+        "The limit or the circuit cannot be deleted: the message says why. Nothing was deleted."
+        "Change it instead; reset or release a circuit before it is deleted.";
+    UNKNOWN_CIRCUIT "UNKNOWN_CIRCUIT" 404 false
+        "No circuit of this name was defined, and none has counted anything."
+        "List the circuits; names are exact.";
     CIRCUIT_OPEN "CIRCUIT_OPEN" 503 true
         "The circuit of the service that is to be called is open, so the call was not made."
         "Wait for as long as Retry-After says. Look at the circuit: what failed is in the log of the time it opened.";

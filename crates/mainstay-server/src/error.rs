@@ -94,6 +94,9 @@ mainstay_core::codes! {
     UNAUTHORIZED "UNAUTHORIZED" 403 false
         "The token is valid, but its role or its tenant does not allow this."
         "Use a token with the role that the message names: reader, operator or admin.";
+    NOT_IN_SCOPE "NOT_IN_SCOPE" 403 false
+        "The token is one of a worker or a publisher, and its scope does not name what the request is about."
+        "Create a token whose scope names it, with `mainstay token create --role worker` or `--role publisher`, or use an operator's.";
     ORIGIN_REFUSED "ORIGIN_REFUSED" 403 false
         "A request without a token came through a name, a proxy or a web page that is not this machine's own."
         "Address the server as 127.0.0.1, [::1] or localhost, or send a token.";
@@ -130,16 +133,42 @@ mainstay_core::codes! {
     REQUEST_TIMEOUT "REQUEST_TIMEOUT" 503 true
         "The request took longer than the server allows and was given up. What it had committed by then stays."
         "Try again with an idempotency key; if it lasts, look at the metrics of the store, or raise server.requestTimeoutMs.";
+    HOST_INVALID "HOST_INVALID" 400 false
+        "The Host header is missing, given several times, or not a name with an optional port."
+        "Send one Host header with the name of the server, as every HTTP/1.1 client does by itself.";
+    CONNECTIONS_FULL "CONNECTIONS_FULL" 503 true
+        "All connections of the server are taken, or all that one address may have. Probes and admins are still served."
+        "Try again later and keep fewer connections open, or raise server.maxConnections or server.maxConnectionsPerAddress.";
     STREAMS_FULL "STREAMS_FULL" 503 true
         "As many follow the log or a page of the console as the server has room for: half of its connections."
         "Try again later, follow through another node, or raise server.maxConnections.";
+    QUOTA_REACHED "QUOTA_REACHED" 429 true
+        "The token, or the tokens of its tenant together, hold as many streams or requests at once as one may, so that others have room. Nothing was done."
+        "End some of them and try again. Use a token for each application, or raise server.tokenShare and server.tenantShare.";
+    TOKENS_TOO_MANY "TOKENS_TOO_MANY" 409 false
+        "There are 10,000 valid tokens already, and this would be another one."
+        "Revoke tokens that are not used: `mainstay token list` tells when each was used last.";
     INTERNAL_ERROR "INTERNAL_ERROR" 500 false
         "The server made a mistake. It goes on serving others."
         "Report it with the trace id of the answer's traceparent header; the log has the rest.";
     TOKEN_NOT_FOUND "TOKEN_NOT_FOUND" 404 false
         "There is no token with this id, or it belongs to another tenant."
         "List the tokens with `mainstay token list`.";
+    TOKEN_SPENT "TOKEN_SPENT" 409 false
+        "The token cannot be rotated: it was revoked, has expired, was rotated before, or is that of the console."
+        "Rotate the token that took its place, which the message names, or create a new one.";
 }
+
+/// The tables of all codes that a server can answer with. It serves a page for each.
+pub static CODE_TABLES: [&[&ErrorCode]; 7] = [
+    mainstay_core::names::CODES,
+    mainstay_store::CODES,
+    mainstay_events::CODES,
+    mainstay_guards::CODES,
+    mainstay_flows::CODES,
+    mainstay_work::CODES,
+    CODES,
+];
 
 #[cfg(test)]
 mod tests {
@@ -148,8 +177,8 @@ mod tests {
 
     #[test]
     fn every_code_is_registered_once_and_says_what_to_do() {
-        let register = Register::join(&[CODES, mainstay_store::CODES]).unwrap();
-        assert_eq!(register.iter().count(), CODES.len() + mainstay_store::CODES.len());
+        let register = Register::join(&CODE_TABLES).unwrap();
+        assert_eq!(register.iter().count(), CODE_TABLES.iter().map(|table| table.len()).sum::<usize>());
         for entry in CODES {
             assert!(entry.meaning.ends_with('.') && entry.remedy.ends_with('.'), "{}", entry.code);
         }

@@ -7,6 +7,8 @@ use mainstay_core::measure::{Counter, Gauge, Histogram, Measured, Reading};
 pub(crate) struct Figures {
     /// Connections open now.
     pub(crate) connections: Gauge,
+    /// Connections and requests refused because too many connections were open.
+    pub(crate) connections_refused: Counter,
     /// Requests under way, until the head of their answer.
     pub(crate) in_flight: Gauge,
     /// Requests answered.
@@ -30,6 +32,8 @@ impl Measured for Figures {
         let counter = |counter: &Counter| Reading::Counter(counter.get());
         let gauge = |gauge: &Gauge| Reading::Gauge(gauge.get());
         visit("server_connections", "Connections open.", gauge(&self.connections));
+        let refused = counter(&self.connections_refused);
+        visit("server_connections_refused", "Connections refused because too many were open.", refused);
         visit("server_in_flight", "Requests under way.", gauge(&self.in_flight));
         visit("server_requests", "Requests answered.", counter(&self.answered));
         visit("server_client_errors", "Answers with a status of 4xx.", counter(&self.client_errors));

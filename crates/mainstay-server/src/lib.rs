@@ -23,11 +23,14 @@ mod console;
 mod error;
 pub mod extract;
 mod figures;
+#[doc(hidden)]
+pub mod fuzz;
 mod glance;
 mod health;
 mod lately;
 mod leftover;
 mod listen;
+mod local;
 mod masked;
 mod metrics;
 mod observe;
@@ -35,49 +38,37 @@ mod openapi;
 mod options;
 mod problem;
 mod report;
-mod rooms;
 mod routes;
 mod routing;
 mod server;
 mod shutdown;
 pub mod tokens;
 
-pub use access::{Oversight, Permission, Principal, Role, Rule, UnknownRole};
+pub use access::{InvalidScope, Oversight, Permission, Principal, Role, Rule, Scope, UnknownRole};
 pub use app::App;
-pub use error::{CODES, Error, Result};
+pub use console::sign_out;
+pub use error::{CODE_TABLES, CODES, Error, Result};
 pub use extract::{Json, Path, Query, Trace};
 pub use health::HealthRules;
+pub use local::{Local, LocalAnswer};
+pub use mainstay_api::problem::MEDIA_TYPE as PROBLEM_MEDIA_TYPE;
+pub use mainstay_runtime::{Builder, Services};
 pub use options::{Options, defaults};
-pub use problem::{Answer, MEDIA_TYPE as PROBLEM_MEDIA_TYPE, Problem};
+pub use problem::{Answer, Problem};
 pub use report::{EMIT_JOB, REPORT_TARGET};
-pub use rooms::Rooms;
-pub use routes::{Created, NewToken, TokenList};
+pub use routes::{Created, NewToken, RotateToken, Rotated, SignedOut, TokenList};
 pub use routing::{Route, Routes};
 pub use server::{Handle, Server, Stopped};
 pub use shutdown::Shutdown;
 pub use tokens::Tokens;
 
-/// The schema that a server needs; each is given to
-/// [`Options::component`](mainstay_store::Options::component).
-pub fn components() -> [mainstay_store::migrations::Component; 13] {
-    [
-        mainstay_events::COMPONENT,
-        tokens::COMPONENT,
-        audit::COMPONENT,
-        console::COMPONENT,
-        mainstay_flows::commands::COMPONENT,
-        mainstay_flows::projections::COMPONENT,
-        mainstay_flows::delivery::intents::COMPONENT,
-        mainstay_flows::delivery::publications::COMPONENT,
-        mainstay_work::COMPONENT,
-        mainstay_flows::dead_letters::COMPONENT,
-        mainstay_guards::circuits::COMPONENT,
-        mainstay_guards::limits::store::COMPONENT,
-        mainstay_guards::once::COMPONENT,
-    ]
+/// Tables of the services and of the server, as components for [`Options::component`](mainstay_store::Options::component).
+pub fn components() -> impl Iterator<Item = mainstay_store::migrations::Component> {
+    let own = [tokens::COMPONENT, audit::COMPONENT, console::COMPONENT, mainstay_guards::once::COMPONENT];
+    mainstay_runtime::components().into_iter().chain(own)
 }
 
 /// The options of a store with everything that a server needs.
 pub fn equipped(options: mainstay_store::Options) -> mainstay_store::Options {
-    components().into_iter().fold(options, mainstay_store::Options::component)
+    components().fold(options, mainstay_store::Options::component)
 }

@@ -1,6 +1,7 @@
 //! How a server is started.
 
 use crate::health::HealthRules;
+use crate::tokens::Lives;
 use axum::body::Body;
 use mainstay_core::addresses::Range;
 use mainstay_guards::limits::RateLimitLayer;
@@ -14,6 +15,8 @@ pub mod defaults {
     pub const PORT: u16 = 7420;
     /// See [`Options::max_connections`](super::Options::max_connections).
     pub const MAX_CONNECTIONS: usize = 1_024;
+    /// See [`Options::max_connections_per_address`](super::Options::max_connections_per_address).
+    pub const MAX_CONNECTIONS_PER_ADDRESS: usize = 256;
     /// See [`Options::header_timeout`](super::Options::header_timeout).
     pub const HEADER_TIMEOUT_MS: u64 = 10_000;
     /// See [`Options::request_timeout`](super::Options::request_timeout).
@@ -22,8 +25,16 @@ pub mod defaults {
     pub const BODY_TIMEOUT_MS: u64 = 10_000;
     /// See [`Options::shutdown_grace`](super::Options::shutdown_grace).
     pub const SHUTDOWN_GRACE_MS: u64 = 10_000;
+    /// See [`Options::token_share`](super::Options::token_share).
+    pub const TOKEN_SHARE: u8 = 50;
+    /// See [`Options::tenant_share`](super::Options::tenant_share).
+    pub const TENANT_SHARE: u8 = 75;
     /// See [`Options::max_body_bytes`](super::Options::max_body_bytes).
     pub const MAX_BODY_BYTES: usize = 1 << 20;
+    /// See [`Options::sessions`](super::Options::sessions): a day's work.
+    pub const SESSION_LIFE_MS: u64 = 12 * 60 * 60 * 1_000;
+    /// See [`Options::sessions`](super::Options::sessions).
+    pub const SESSION_IDLE_MS: u64 = 60 * 60 * 1_000;
 }
 
 /// A route that takes batches takes bodies this many times as large as others: 8 MiB by default.
@@ -36,6 +47,9 @@ pub struct Options {
     pub(crate) tls: Option<Tls>,
     pub(crate) insecure: bool,
     pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_address: usize,
+    pub(crate) token_share: u8,
+    pub(crate) tenant_share: u8,
     pub(crate) header_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) body_timeout: Duration,
@@ -45,6 +59,10 @@ pub struct Options {
     pub(crate) proxies: Vec<Range>,
     pub(crate) health: HealthRules,
     pub(crate) configuration: Option<serde_json::Value>,
+    pub(crate) token_lives: Lives,
+    pub(crate) session_life: Duration,
+    pub(crate) session_idle: Duration,
+    pub(crate) audits_v1: bool,
 }
 
 /// Where the certificate and its key are, as PEM files.
@@ -61,6 +79,9 @@ impl Default for Options {
             tls: None,
             insecure: false,
             max_connections: defaults::MAX_CONNECTIONS,
+            max_connections_per_address: defaults::MAX_CONNECTIONS_PER_ADDRESS,
+            token_share: defaults::TOKEN_SHARE,
+            tenant_share: defaults::TENANT_SHARE,
             header_timeout: Duration::from_millis(defaults::HEADER_TIMEOUT_MS),
             request_timeout: Duration::from_millis(defaults::REQUEST_TIMEOUT_MS),
             body_timeout: Duration::from_millis(defaults::BODY_TIMEOUT_MS),
@@ -70,6 +91,10 @@ impl Default for Options {
             proxies: Vec::new(),
             health: HealthRules::default(),
             configuration: None,
+            token_lives: Lives::default(),
+            session_life: Duration::from_millis(defaults::SESSION_LIFE_MS),
+            session_idle: Duration::from_millis(defaults::SESSION_IDLE_MS),
+            audits_v1: false,
         }
     }
 }
@@ -91,9 +116,26 @@ impl Options {
         Self { insecure, ..self }
     }
 
-    /// How many connections are open at once; further ones wait to be accepted.
+    /// Most connections that are open at once. Further ones get a place of a small reserve, in which only probes and
+    /// admins are served; others are answered with `CONNECTIONS_FULL`.
     pub fn max_connections(self, max_connections: usize) -> Self {
         Self { max_connections: max_connections.max(1), ..self }
+    }
+
+    /// Most connections of one address, or of one IPv6 network of 64 bits, outside of the reserve. Addresses of your own
+    /// [proxies](Self::proxies) have no limit of their own.
+    pub fn max_connections_per_address(self, max_connections_per_address: usize) -> Self {
+        Self { max_connections_per_address: max_connections_per_address.max(1), ..self }
+    }
+
+    /// Share of one token in the streams, and in as many requests at once as there may be connections, in percent.
+    pub fn token_share(self, token_share: u8) -> Self {
+        Self { token_share: token_share.clamp(1, 100), ..self }
+    }
+
+    /// The same of all tokens of a tenant together.
+    pub fn tenant_share(self, tenant_share: u8) -> Self {
+        Self { tenant_share: tenant_share.clamp(1, 100), ..self }
     }
 
     /// How long a client may take to shake hands and to send the headers of a request, and how long a connection
@@ -124,7 +166,7 @@ impl Options {
     }
 
     /// Where your own proxies are. The console believes them, and nobody else, that a request was passed on under another name
-    /// and that the browser spoke TLS.
+    /// and that the browser spoke TLS. They may open as many connections as there is room for.
     pub fn proxies(self, proxies: impl IntoIterator<Item = Range>) -> Self {
         Self { proxies: proxies.into_iter().collect(), ..self }
     }
@@ -137,6 +179,23 @@ impl Options {
     /// What admins are shown as the configuration of this process. Whoever gives it has masked what is nobody's business.
     pub fn configuration(self, configuration: serde_json::Value) -> Self {
         Self { configuration: Some(configuration), ..self }
+    }
+
+    /// Length of life of tokens that are made through the API.
+    pub fn token_lives(self, token_lives: Lives) -> Self {
+        Self { token_lives, ..self }
+    }
+
+    /// Longest time of a session of the console, and longest time without a request. A page that is open and follows what changes
+    /// makes no request in this sense.
+    pub fn sessions(self, life: Duration, idle: Duration) -> Self {
+        Self { session_life: life, session_idle: idle, ..self }
+    }
+
+    /// Whether calls below `/v1` that change something are written into the audit. Off by default: each costs a row, and rows
+    /// are written one after another.
+    pub fn audit_v1(self, audits_v1: bool) -> Self {
+        Self { audits_v1, ..self }
     }
 
     /// How large a body may be; eight times that on routes that take batches.

@@ -1,27 +1,23 @@
 //! Errors as RFC 9457 has them: one JSON document for whatever goes wrong with a request.
 
 use crate::error;
+use crate::tokens::TooMany;
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use mainstay_core::codes::ErrorCode;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fmt;
-
-/// The media type of a problem document.
-pub const MEDIA_TYPE: &str = "application/problem+json";
 
 /// What a client waits before it tries again what is worth trying again.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// A problem document. Its status, title and type follow from the code, so that they cannot disagree with the pages
-/// under docs/errors.
+/// What a handler answers when it fails: a problem document of one of the registered codes.
 #[derive(Debug)]
 pub struct Problem {
     entry: &'static ErrorCode,
-    detail: String,
-    members: Map<String, Value>,
+    document: Box<mainstay_api::Problem>,
 }
 
 /// The code of a problem, for whoever sees the answer that it became.
@@ -34,24 +30,31 @@ pub type Answer<T> = Result<T, Problem>;
 impl Problem {
     /// A problem of this kind; `detail` says what is the matter this time.
     pub fn new(entry: &'static ErrorCode, detail: impl Into<String>) -> Self {
-        Self { entry, detail: detail.into(), members: Map::new() }
+        Self { entry, document: Box::new(mainstay_api::Problem::new(entry, detail)) }
     }
 
-    /// Adds a member, such as the `field` that is wrong or the state that was found instead.
+    /// Names the field, parameter or part of the path that is wrong.
+    #[must_use]
+    pub fn of_field(mut self, field: impl Into<String>) -> Self {
+        *self.document = self.document.of_field(field);
+        self
+    }
+
+    /// Adds a member, such as the state that was found.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.members.insert(name.to_owned(), value.into());
+        *self.document = self.document.with(name, value);
         self
     }
 
     /// The body is not what the route takes, for a reason that its types cannot tell.
     pub fn invalid_field(field: &str, detail: impl fmt::Display) -> Self {
-        Self::new(&error::BODY_INVALID, format!("{field}: {detail}")).with("field", field)
+        Self::new(&error::BODY_INVALID, format!("{field}: {detail}")).of_field(field)
     }
 
     /// A parameter of the query is not what the route takes, for a reason that its types cannot tell.
     pub fn invalid_parameter(field: &str, detail: impl fmt::Display) -> Self {
-        Self::new(&error::QUERY_INVALID, format!("{field}: {detail}")).with("field", field)
+        Self::new(&error::QUERY_INVALID, format!("{field}: {detail}")).of_field(field)
     }
 
     /// A mistake of the server's own. The reason is for the log, never for the client.
@@ -72,15 +75,7 @@ impl Problem {
 
     /// The document as text.
     pub(crate) fn document(self) -> String {
-        let Self { entry, detail, mut members } = self;
-        let mut document = Map::new();
-        document.insert("type".to_owned(), format!("/docs/errors/{}.md", entry.code).into());
-        document.insert("title".to_owned(), entry.meaning.into());
-        document.insert("status".to_owned(), entry.status.into());
-        document.insert("detail".to_owned(), detail.into());
-        document.insert("code".to_owned(), entry.code.into());
-        document.append(&mut members);
-        Value::Object(document).to_string()
+        self.document.to_json()
     }
 }
 
@@ -93,6 +88,11 @@ impl From<mainstay_store::Error> for Problem {
 impl From<&mainstay_store::Error> for Problem {
     /// What may pass by itself is told as it is. The rest names tables and statements, which is for the log.
     fn from(error: &mainstay_store::Error) -> Self {
+        if let mainstay_store::Error::Application(reason) = error
+            && let Some(full) = reason.downcast_ref::<TooMany>()
+        {
+            return Self::new(&error::TOKENS_TOO_MANY, full.to_string());
+        }
         if error.is_retryable() || error.entry().status < 500 {
             return Self::new(error.entry(), error.to_string());
         }
@@ -108,11 +108,12 @@ impl IntoResponse for Problem {
         *response.status_mut() = status;
         response.extensions_mut().insert(Code(entry.code));
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(mainstay_api::problem::MEDIA_TYPE));
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if status == StatusCode::SERVICE_UNAVAILABLE && entry.retryable {
+        let is_busy = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        if is_busy && entry.retryable {
             headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }
         response
@@ -127,7 +128,7 @@ mod tests {
     fn a_document_has_the_members_of_the_rfc_and_its_own() {
         let document = Problem::invalid_field("events[0].type", "is empty").document();
         let document: Value = serde_json::from_str(&document).unwrap();
-        assert_eq!(document["type"], "/docs/errors/BODY_INVALID.md");
+        assert_eq!(document["type"], "/docs/errors/BODY_INVALID");
         assert_eq!(document["status"], 400);
         assert_eq!(document["detail"], "events[0].type: is empty");
         assert_eq!(

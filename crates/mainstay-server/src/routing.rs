@@ -1,17 +1,19 @@
 //! The table of routes. There is one way to add one, and it takes a permission.
 
-use crate::access::guard::{Post, guard};
-use crate::access::{Oversight, Permission, Rule};
+use crate::access::guard::{Post, guard, note};
+use crate::access::{Oversight, Permission, Role, Rule, reserve};
 use crate::app::App;
+use crate::listen::host;
 use crate::options::BATCH_FACTOR;
 use crate::{Problem, console, error, leftover, observe};
 use axum::Router;
+use axum::body::Body;
 use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use mainstay_guards::http::Key;
 use mainstay_guards::once::{Answers, OnceLayer};
 use std::fmt;
-use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::catch_panic::{CatchPanicLayer, ResponseForPanic};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Deprecated, OpenApi, PathItem};
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -60,13 +62,16 @@ pub struct Route {
     pub path: String,
     /// What it needs.
     pub permission: Permission,
+    /// The scoped role that is let in too.
+    pub scoped: Option<Role>,
     /// How closely its calls are watched.
     pub oversight: Oversight,
 }
 
 impl fmt::Display for Route {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} {}: {}", self.method, self.path, self.permission.name())
+        write!(out, "{} {}: {}", self.method, self.path, self.permission.name())?;
+        self.scoped.map_or(Ok(()), |role| write!(out, " or {}", role.name()))
     }
 }
 
@@ -104,6 +109,7 @@ impl Routes {
                 method,
                 path: entry.path.clone(),
                 permission: entry.rule.permission,
+                scoped: entry.rule.scoped,
                 oversight: entry.rule.oversight,
             })
         });
@@ -122,7 +128,7 @@ impl Routes {
             }
             let mut item = paths.paths[&entry.path].clone();
             for operation in operations_mut(&mut item) {
-                crate::openapi::complete(operation, entry.rule.permission);
+                crate::openapi::complete(operation, entry.rule);
                 operation.deprecated = entry.rule.successor.map(|_| Deprecated::True);
             }
             match api.paths.paths.get_mut(&entry.path) {
@@ -136,13 +142,43 @@ impl Routes {
     /// The service that answers requests: each route behind its guard, everything inside of a span, nothing but
     /// problem documents when something is wrong.
     pub(crate) fn build(self, app: &App) -> Router {
+        let (mut limited, unlimited) = self.guarded(app);
+        // The console asks as everybody does, behind the same guards.
+        let inside = inside(unlimited.clone(), limited.clone(), app);
+        limited = limited.merge(console::router(app, inside));
+        if let Some(limits) = &app.options().rate_limits {
+            limited = limited.layer(limits.clone());
+        }
+        unlimited
+            .merge(limited)
+            .with_state(app.clone())
+            .layer(from_fn_with_state(app.clone(), reserve::admit))
+            .layer(from_fn(host::require))
+            .layer(caught(app))
+            .layer(from_fn_with_state(app.clone(), observe::observe))
+            .layer(from_fn(leftover::read_leftover))
+    }
+
+    /// The service that answers callers inside of this process.
+    pub(crate) fn build_inside(self, app: &App) -> Router {
+        let (limited, unlimited) = self.guarded(app);
+        inside(unlimited, limited, app)
+    }
+
+    /// Routes behind their guards: those that rate limits count, and those that they do not.
+    fn guarded(self, app: &App) -> (Router<App>, Router<App>) {
         let (mut limited, mut unlimited) = (Router::new(), Router::new());
         let most_bytes = app.options().max_body_bytes.saturating_mul(BATCH_FACTOR);
         let once = OnceLayer::new(Answers::new(app.store().clone()), Key::user()).max_body_bytes(most_bytes);
         for Entry { rule, path, described: (_, _, handlers) } in self.entries {
             let is_audited = rule.oversight != Oversight::Usual;
             let audited = is_audited.then(|| path.as_str().into());
-            let post = Post { app: app.clone(), rule, is_open: path.starts_with(OPEN), audited };
+            let is_change = path.starts_with(OPEN) && rule.permission.role() > Some(Role::Reader);
+            let is_noted = app.options().audits_v1 && is_change && !is_audited;
+            let noted = is_noted.then(|| path.as_str().into());
+            let post = Post { app: app.clone(), rule, is_open: path.starts_with(OPEN), audited, noted };
+            let handlers =
+                if is_noted { handlers.layer(from_fn_with_state(post.clone(), note)) } else { handlers };
             // Whoever repeats a request with its key is answered as the first time. Answers that stream are not kept; nor are
             // those of what is written down, which comes to the same when it is done again, and whose entry belongs to the
             // transaction of the action, not to that of the key.
@@ -155,25 +191,18 @@ impl Routes {
         }
         limited = limited.fallback(not_found).method_not_allowed_fallback(method_not_allowed);
         unlimited = unlimited.method_not_allowed_fallback(method_not_allowed);
-        let caught = {
-            let app = app.clone();
-            CatchPanicLayer::custom(move |panic: Box<dyn std::any::Any + Send>| {
-                observe::panicked(&app, &*panic)
-            })
-        };
-        // The console asks as everybody does, behind the same guards.
-        let inside = unlimited.clone().merge(limited.clone()).with_state(app.clone()).layer(caught.clone());
-        limited = limited.merge(console::router(app, inside));
-        if let Some(limits) = &app.options().rate_limits {
-            limited = limited.layer(limits.clone());
-        }
-        unlimited
-            .merge(limited)
-            .with_state(app.clone())
-            .layer(caught)
-            .layer(from_fn_with_state(app.clone(), observe::observe))
-            .layer(from_fn(leftover::read_leftover))
+        (limited, unlimited)
     }
+}
+
+fn inside(unlimited: Router<App>, limited: Router<App>, app: &App) -> Router {
+    unlimited.merge(limited).with_state(app.clone()).layer(caught(app))
+}
+
+/// Layer that answers for a handler that panicked.
+fn caught(app: &App) -> CatchPanicLayer<impl ResponseForPanic<ResponseBody = Body> + Send + Sync + 'static> {
+    let app = app.clone();
+    CatchPanicLayer::custom(move |panic: Box<dyn std::any::Any + Send>| observe::panicked(&app, &*panic))
 }
 
 async fn not_found(uri: Uri) -> Problem {

@@ -1,23 +1,22 @@
 //! The server: Options, [`Server`], [`Handle`], Error.
 
 use crate::access::is_loopback;
-use crate::app::{App, Inner};
-use crate::audit::Auditor;
+use crate::app::App;
 use crate::listen::connection::Service;
-use crate::listen::tls;
+use crate::listen::places::Places;
+use crate::listen::tls::Certificate;
 use crate::routing::Route;
 use crate::{
-    Error, Options, Result, Rooms, Routes, Shutdown, Tokens, console, health, openapi, report, routes,
+    Builder, Error, Options, Result, Routes, Services, Shutdown, Tokens, console, health, openapi, report,
+    routes,
 };
 use mainstay_store::Store;
-use mainstay_store::system::SystemRandom;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 /// When the system has no room for another connection, trying again at once would only burn time.
@@ -49,16 +48,14 @@ impl Server {
     /// store was opened with its [components](crate::components). Nothing is worked on by this: whoever has functions
     /// [starts](mainstay_work::Work::start) their work beside the server.
     pub async fn bind(options: Options, store: Store) -> Result<Self> {
-        let rooms = Rooms::open(&store).await?;
-        Self::bind_with(options, rooms, Routes::default()).await
+        let services = Builder::on_store(store).open().await?;
+        Self::bind_with(options, services, Routes::default()).await
     }
 
-    /// As [`bind`](Self::bind), with rooms that are open already and with routes of the application's own.
-    pub async fn bind_with(options: Options, rooms: Rooms, further: Routes) -> Result<Self> {
-        let store = rooms.work.store().clone();
-        let tokens = Tokens::new(store.clone());
-        check_protection(&options, &tokens).await?;
-        let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
+    /// As [`bind`](Self::bind), with services that are open already and with routes of the application's own.
+    pub async fn bind_with(options: Options, services: Services, further: Routes) -> Result<Self> {
+        check_protection(&options, &Tokens::new(services.store().clone())).await?;
+        let tls = options.tls.clone().map(Certificate::open).transpose()?.map(Arc::new);
         let asked = options.listen;
         let failed = |source| Error::Listen { address: asked, source };
         let listener = TcpListener::bind(asked).await.map_err(failed)?;
@@ -66,27 +63,8 @@ impl Server {
         let routes = routes::all().and(further);
         let table = routes.table();
         let description = routes.describe(openapi::base()).to_pretty_json();
-        let streams = Arc::new(Semaphore::new((options.max_connections / 2).max(1)));
-        let app = App::new(Inner {
-            options,
-            address,
-            store,
-            rooms,
-            tokens,
-            shutdown: Shutdown::default(),
-            figures: Default::default(),
-            random: SystemRandom::default(),
-            auditor: Auditor::default(),
-            watch: health::watch(),
-            collected: report::figures(),
-            rates: Default::default(),
-            past: Default::default(),
-            letter_stats: Default::default(),
-            letter_groups: Default::default(),
-            put_aside: Default::default(),
-            streams,
-            openapi: description.expect("a description is texts and numbers"),
-        });
+        let openapi = description.expect("a description is texts and numbers");
+        let app = App::open(options, address, services, openapi);
         report::begin(&app);
         let router = routes.build(&app);
         Ok(Self { service: Service { app, router, tls }, listener, table })
@@ -180,22 +158,21 @@ async fn check_protection(options: &Options, tokens: &Tokens) -> Result<()> {
     Err(Error::Unprotected { address, lacks })
 }
 
-/// Accepts for ever, and never more than there is room for: further clients wait in the system's queue.
+/// Accepts for ever. A connection without a place is closed at once: waiting in the system's queue it would keep out
+/// probes and admins.
 async fn accept(listener: &TcpListener, service: &Service, connections: &mut JoinSet<()>) {
-    let room = Arc::new(Semaphore::new(service.app.options().max_connections));
+    let options = service.app.options();
+    let places =
+        Places::new(options.max_connections, options.max_connections_per_address, options.proxies.clone());
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
         let (stream, peer) = next(listener).await;
-        let service = service.clone();
-        connections.spawn(hold(permit, service, stream, peer));
+        match places.take(peer.ip()) {
+            Some(place) => drop(connections.spawn(service.clone().serve(stream, peer, place))),
+            None => service.app.figures().connections_refused.increment(),
+        }
         // What has ended is let go of, so that the set does not grow.
         while connections.try_join_next().is_some() {}
     }
-}
-
-async fn hold(permit: OwnedSemaphorePermit, service: Service, stream: TcpStream, peer: SocketAddr) {
-    service.serve(stream, peer).await;
-    drop(permit);
 }
 
 async fn next(listener: &TcpListener) -> (TcpStream, SocketAddr) {

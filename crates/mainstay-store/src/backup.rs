@@ -3,7 +3,7 @@
 //! A copy appears under its name only once it is complete and on the disk, and never takes the place of a file that is
 //! there. On SQLite it is a database of its own; on PostgreSQL it is what `pg_dump` writes.
 
-use crate::{Error, Location, Options, Result};
+use crate::{Error, Location, Options, Result, files};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Chooses a name, and refuses a target that is taken.
+    /// Creates an empty file that only its owner can open, and refuses a target that is taken.
     pub(crate) fn begin(target: &Path) -> Result<Self> {
         let cannot = |reason: String| Error::Open { what: target.display().to_string(), reason };
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -129,6 +129,8 @@ impl Draft {
         let draft = Self { path: target.with_file_name(part), target: target.to_owned() };
         // Of a process with the same number that was killed.
         draft.remove();
+        // SQLite and pg_dump write into an empty file, and leave its mode as it is.
+        files::create_new(&draft.path).map_err(|error| cannot(error.to_string()))?;
         Ok(draft)
     }
 

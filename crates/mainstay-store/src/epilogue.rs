@@ -3,7 +3,6 @@
 //! The log's positions are the reason: they are given out in the order of commits, under a lock that must not be held
 //! while an author's code runs. So an append is only noted while the closure runs, and done here.
 
-use crate::riding::Rider;
 use crate::tx::Link;
 use crate::{Result, Tx};
 use std::any::Any;
@@ -121,30 +120,7 @@ impl Tx {
     }
 }
 
-/// The author's closure with what it left for the end, and with who goes along.
-pub(crate) fn concluding<T, F, Fut>(
-    work: F,
-    rider: Option<Rider>,
-) -> impl Fn(Tx) -> Pin<Box<dyn Future<Output = Result<T>> + Send>> + Send + 'static
-where
-    T: Send + 'static,
-    F: Fn(Tx) -> Fut + Send + 'static,
-    Fut: Future<Output = Result<T>> + Send + 'static,
-{
-    move |tx| {
-        let (running, rider) = (work(tx.clone()), rider.clone());
-        Box::pin(async move {
-            let value = running.await?;
-            if let Some(rider) = rider {
-                rider.board(&tx);
-            }
-            conclude(&tx).await?;
-            Ok(value)
-        })
-    }
-}
-
-/// Runs what was left for the end.
+/// Runs the epilogues of a transaction.
 pub(crate) async fn conclude(tx: &Tx) -> Result<()> {
     for epilogue in tx.epilogues.take() {
         epilogue.conclude(tx.clone()).await?;

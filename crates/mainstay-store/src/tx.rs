@@ -141,6 +141,11 @@ impl Tx {
 
     /// The database's time, in milliseconds since the epoch: `mainstay_now()` in SQL.
     pub async fn now_ms(&self) -> Result<i64> {
-        self.query_one("SELECT mainstay_now()", &[]).await?.get(0)
+        match &self.link {
+            #[cfg(feature = "sqlite")]
+            Link::Sqlite(handle) => handle.now_ms(),
+            #[cfg(feature = "postgres")]
+            Link::Postgres(_) => self.query_one("SELECT mainstay_now()", &[]).await?.get(0),
+        }
     }
 }

@@ -3,13 +3,14 @@
 //! A run is started in the transaction that asks the circuit, and its end is told to the circuit in the transaction that
 //! ends it. So a run that is the probe is one over all nodes, whoever dies meanwhile.
 
-use crate::enqueue::{check, noted, text};
+use crate::enqueue::{given, noted, text};
 use crate::error::{Error, Result};
 use crate::functions::{Call, Functions};
 use crate::item::{NewWork, OnComplete, WorkResult, raw};
 use crate::retrier::RunOptions;
 use crate::work::Work;
 use mainstay_core::circuit::Rejected;
+use mainstay_core::names::check_unreserved;
 use mainstay_core::trace::TraceContext;
 use mainstay_guards::circuits::{Answer, Circuits, RunEnded};
 use mainstay_store::Tx;
@@ -36,7 +37,7 @@ impl Functions {
     /// Lets this node tell circuits how durable runs behind them ended; [`Work::run_behind`] needs it.
     pub fn tell_circuits(self, circuits: &Circuits) -> Self {
         let circuits = circuits.clone();
-        self.mutation(ENDED, move |tx: Tx, _: Call, told: OnComplete<String>| {
+        self.platform_on_complete(ENDED, move |tx: Tx, _: Call, told: OnComplete<String>| {
             let circuits = circuits.clone();
             async move {
                 let ended = match told.result {
@@ -62,12 +63,13 @@ impl Work {
         args: &(impl Serialize + ?Sized),
         trace: Option<TraceContext>,
     ) -> Result<Started> {
-        if self.ground().functions.get(ENDED).is_none() {
+        if self.ground().functions().get(ENDED).is_none() {
             return Err(Error::invalid(
                 "circuit",
                 "this node does not tell circuits; see Functions::tell_circuits",
             ));
         }
+        check_unreserved("function", function)?;
         self.check_action(function).await?;
         let settings =
             circuits.settings(circuit).map_err(|error| Error::invalid("circuit", error.to_string()))?;
@@ -75,13 +77,13 @@ impl Work {
         let options = RunOptions {
             max_failures: settings.max_retries,
             initial_backoff_ms: settings.initial_backoff_ms,
-            on_complete: Some(ENDED.to_owned()),
             context: Some(raw("circuit", circuit)?),
             trace: Some(trace.unwrap_or_else(|| TraceContext::root(random))),
             ..RunOptions::default()
         };
-        let usual = self.run_item(function, args, options.clone())?;
+        let usual = self.run_item(function, args, options.clone())?.tell_platform(ENDED);
         let probe = self.run_item(function, args, RunOptions { max_failures: 0, ..options })?;
+        let probe = probe.tell_platform(ENDED);
         let id = self.ground().ids.uuid();
         let start = async |tx: Tx, (work, circuits, circuit, items): Starting| {
             let (id, usual, probe) = items;
@@ -93,8 +95,9 @@ impl Work {
                     return Ok(Err(Rejected { name: circuit.into(), retry_after_ms }));
                 }
             };
-            check(&work.ground().functions, std::slice::from_ref(&item))?;
-            noted(work.ground(), &tx).add_as(item, id);
+            for item in given(&work.ground().functions(), [item])? {
+                noted(work.ground(), &tx).add_as(item, id);
+            }
             Ok(Ok(Started { run_id, probe_mode }))
         };
         let context = (self.clone(), circuits.clone(), circuit.to_owned(), (id, usual, probe));

@@ -112,7 +112,7 @@ const BY_INDEX: &str = "SELECT set_config('enable_seqscan', 'off', true)";
 
 /// Lets the server take by the index, however little waits while it makes its plan: it keeps that when much does.
 pub(crate) async fn plan_by_index(ground: &Ground, tx: &Tx) -> Result<()> {
-    if ground.store.is_shared() {
+    if ground.store.capabilities().plans_by_statistics {
         tx.query(BY_INDEX, &[]).await?;
     }
     Ok(())
@@ -120,10 +120,15 @@ pub(crate) async fn plan_by_index(ground: &Ground, tx: &Tx) -> Result<()> {
 
 /// Holds a pool against other claims, also an earlier one of one's own that is not over; tells the time.
 async fn take_turn(ground: &Ground, tx: &Tx, pool: i64, lease: i64) -> Result<i64> {
-    let name = format!("mainstay.work.pool.{pool}");
     // Sent at once, and done in this order.
-    let ((), now_ms) = try_join!(biased; tx.lock(&name), lease::fence(ground, tx, lease, Hold::InPlace))?;
+    let ((), now_ms) =
+        try_join!(biased; lock_pool(tx, pool), lease::fence(ground, tx, lease, Hold::InPlace))?;
     Ok(now_ms)
+}
+
+/// Holds a pool against claims.
+pub(crate) async fn lock_pool(tx: &Tx, pool: i64) -> Result<()> {
+    tx.lock(&format!("mainstay.work.pool.{pool}")).await
 }
 
 /// What was taken under a lease after the batch of this number, of which nobody may have heard: the outcome of a claim
@@ -150,10 +155,12 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
     let (now_ms, row, slots, ()) = try_join!(
         biased;
         take_turn(ground, tx, wish.pool, wish.lease),
-        tx.query_one(STATE, pool),
+        tx.query_optional(STATE, pool),
         tx.query(SLOTS, pool),
         plan_by_index(ground, tx)
     )?;
+    // A pool that was deleted has nothing to take.
+    let Some(row) = row else { return Ok(Claimed { now_ms, ..Claimed::default() }) };
     let settings = ground.settings(row.get(0)?, row.get(1)?)?;
     let is_paused: bool = row.get(2)?;
     let mut claimed = Claimed { now_ms, settings: Some(settings.clone()), ..Claimed::default() };
@@ -192,7 +199,7 @@ pub(crate) async fn claim(ground: &Ground, tx: &Tx, wish: &Wish) -> Result<Claim
     )?;
     claimed.held = Some(Held { batch: kept.get(0)?, lease: wish.lease, size: count, done: Vec::new() });
     claimed.texts = texts;
-    if ground.store.is_shared() {
+    if ground.store.capabilities().concurrent_writers {
         let (fronts, groups) = (ground.fronts.clone(), wish.lanes.clone());
         tx.after_commit(Arc::new(move || {
             let now = Instant::now();
@@ -264,7 +271,7 @@ async fn take(
         }
         let mut params = vec![Value::Int((most - taken.len()) as i64), Value::Int(group.after)];
         params.extend(group.lanes.iter().map(|lane| Value::Int(*lane)));
-        let front = match ground.store.is_shared() {
+        let front = match ground.store.capabilities().concurrent_writers {
             true => take_among_others(tx, group, &params).await?,
             false => take_alone(tx, group, &params).await?,
         };

@@ -3,11 +3,13 @@
 //! A cron's row holds its next tick. Whoever moves it on enqueues the work in the same transaction, so no tick is lost and
 //! none comes twice.
 
-use crate::directory::time_topic;
-use crate::enqueue::{check, noted};
+use crate::bounds::{self, MAX_CRONS};
+use crate::directory::{Directory, time_topic};
+use crate::enqueue::{given, noted};
 use crate::error::{Error, Result};
 use crate::item::{NewWork, name, raw};
 use crate::work::{Ground, Work};
+use mainstay_core::names::check_unreserved;
 use mainstay_core::schedule::Schedule;
 use mainstay_store::{Row, Tx, Value, params};
 use serde::{Deserialize, Serialize};
@@ -124,6 +126,8 @@ const COLUMNS: &str = "name, cron, next_at, is_paused, fired, last_at";
 const FIND: &str = "SELECT cron FROM mainstay_crons WHERE name = $1";
 const PUT: &str = "INSERT INTO mainstay_crons (name, cron, next_at, is_paused, fired, last_at) \
      VALUES ($1, $2, $3, 0, 0, NULL) ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, next_at = excluded.next_at";
+const COUNT: &str = "SELECT count(*) FROM mainstay_crons";
+const ALL: &str = "SELECT name, cron FROM mainstay_crons";
 const REMOVE: &str = "DELETE FROM mainstay_crons WHERE name = $1";
 const PAUSE: &str = "UPDATE mainstay_crons SET is_paused = $2, next_at = $3 WHERE name = $1";
 const DUE: &str = "SELECT name, cron, next_at FROM mainstay_crons WHERE is_paused = 0 AND next_at <= $1 \
@@ -136,17 +140,37 @@ pub(crate) const NEXT: &str = "SELECT min(next_at) FROM mainstay_crons WHERE is_
 impl Work {
     /// Declares a cron, or changes it. One that is declared as it is already keeps its next tick.
     pub async fn cron(&self, cron: Cron) -> Result<()> {
+        check_unreserved("name", &cron.name)?;
+        given(&self.ground().functions(), [cron.item(0)?])?;
+        self.put_cron(cron).await
+    }
+
+    /// Declares a cron of the platform, which calls a function of the platform. Only for code of the platform.
+    #[doc(hidden)]
+    pub async fn platform_cron(&self, cron: Cron) -> Result<()> {
+        let item = NewWork { is_platform: true, ..cron.item(0)? };
+        given(&self.ground().functions(), [item])?;
+        self.put_cron(cron).await
+    }
+
+    async fn put_cron(&self, cron: Cron) -> Result<()> {
         name("name", &cron.name)?;
-        check(&self.ground().functions, &[cron.item(0)?])?;
         let put = async |tx: Tx, (ground, cron): (Arc<Ground>, Cron)| {
-            ground.directory.pool(&tx, &cron.pool).await??;
+            // Held, so that it is not deleted while a cron for it is on its way.
+            if Directory::hold_pools(&tx, [cron.pool.as_str()]).await?.is_empty() {
+                return Err(Error::UnknownPool(cron.pool).into());
+            }
             ground.directory.function(&tx, &cron.function).await??;
             let text = serde_json::to_string(&cron).map_err(mainstay_store::Error::application)?;
             let found = tx.query_optional(FIND, params![&cron.name]).await?;
+            if found.is_none() {
+                bounds::lock(&tx).await?;
+                bounds::room(&tx, "crons", MAX_CRONS, COUNT, &[]).await?;
+            }
             if found.is_some_and(|row| row.get::<&str>(0).is_ok_and(|kept| kept == text)) {
                 return Ok(());
             }
-            let now_ms = ground.now_ms(&tx).await?;
+            let now_ms = tx.now_ms().await?;
             let next_at = next_tick(&cron, now_ms)?;
             tx.execute(PUT, params![&cron.name, text, next_at]).await?;
             tx.wake(&time_topic())
@@ -175,17 +199,23 @@ impl Work {
 
     /// Lets a cron rest, or go on from its next tick.
     pub async fn pause_cron(&self, name: &str, is_paused: bool) -> Result<()> {
-        let pause = async |tx: Tx, (ground, name, is_paused): (Arc<Ground>, String, bool)| {
+        let pause = async |tx: Tx, (name, is_paused): (String, bool)| {
             let row = tx.query_optional(FIND, params![&name]).await?;
             let row = row.ok_or_else(|| Error::UnknownCron(name.clone()))?;
             let cron = parse(&name, row.get(0)?)?;
-            let next_at = next_tick(&cron, ground.now_ms(&tx).await?)?;
+            let next_at = next_tick(&cron, tx.now_ms().await?)?;
             tx.execute(PAUSE, params![&name, i64::from(is_paused), next_at]).await?;
             tx.wake(&time_topic())
         };
-        let context = (self.ground().clone(), name.to_owned(), is_paused);
-        Ok(self.store().transact_with(context, pause).await?)
+        Ok(self.store().transact_with((name.to_owned(), is_paused), pause).await?)
     }
+}
+
+/// Whether there is a cron of this kind. One that cannot be read enqueues nothing.
+pub(crate) async fn any(tx: &Tx, is_it: impl Fn(&Cron) -> bool) -> mainstay_store::Result<bool> {
+    let rows = tx.query(ALL, &[]).await?;
+    let crons = rows.iter().filter_map(|row| parse(row.get(0).ok()?, row.get(1).ok()?).ok());
+    Ok(crons.into_iter().any(|cron| is_it(&cron)))
 }
 
 fn next_tick(cron: &Cron, after_ms: i64) -> mainstay_store::Result<i64> {
@@ -213,7 +243,7 @@ fn status(row: &Row) -> mainstay_store::Result<CronStatus> {
 /// Enqueues the work of the ticks that have come.
 pub(crate) async fn fire(ground: &Arc<Ground>, tx: &Tx) -> mainstay_store::Result<()> {
     tx.lock("mainstay.work.crons").await?;
-    let now_ms = ground.now_ms(tx).await?;
+    let now_ms = tx.now_ms().await?;
     for row in tx.query(DUE, params![now_ms]).await? {
         let name: String = row.get(0)?;
         let (cron, next_at) = (parse(&name, row.get(1)?), row.get::<i64>(2)?);

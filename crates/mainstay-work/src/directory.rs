@@ -1,9 +1,14 @@
-//! Which pools, lanes and functions there are: looked up once and remembered.
+//! The pools, lanes and functions of a store.
+//!
+//! Lanes and functions are looked up once and remembered. A pool's number is read in each transaction, because a pool can
+//! be deleted. Numbers of pools and lanes are never given out again.
 
+use crate::bounds::{self, MAX_FUNCTIONS, MAX_LANES, MAX_LANES_OF_POOL};
 use crate::error::{Error, Result};
+use crate::functions::{Functions, Recording};
 use crate::pool::Pool;
-use mainstay_store::{Topic, Tx, params};
-use std::collections::HashMap;
+use mainstay_store::{Hold, Topic, Tx, params};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What is woken when a lane is new.
@@ -11,7 +16,7 @@ pub(crate) fn lanes_topic() -> Topic {
     Topic::new("mainstay.work.lanes").expect("a constant that fits")
 }
 
-/// What is woken when a pool is new.
+/// Topic of the pools: woken when one is made or deleted.
 pub(crate) fn pools_topic() -> Topic {
     Topic::new("mainstay.work.pools").expect("a constant that fits")
 }
@@ -44,7 +49,10 @@ pub(crate) struct Lane {
     pub(crate) priority: i64,
 }
 
-/// What this process knows. Nothing here ever changes its number, so what was found once stays true.
+/// Most names or lanes that are remembered: more than there can be, unless many were deleted.
+const MAX_KNOWN: usize = 2 * MAX_LANES;
+
+/// Numbers that this process has read. They never change, so they stay true until their row is deleted.
 #[derive(Default)]
 pub(crate) struct Directory {
     known: Arc<RwLock<Known>>,
@@ -52,32 +60,44 @@ pub(crate) struct Directory {
 
 #[derive(Default)]
 struct Known {
-    pools: HashMap<String, i64>,
+    /// Names of pools, also of deleted ones.
     names: HashMap<i64, String>,
     lanes: HashMap<Lane, i64>,
     functions: HashMap<String, String>,
 }
 
 const POOL: &str = "SELECT number FROM mainstay_pools WHERE name = $1";
-const POOL_NAME: &str = "SELECT name FROM mainstay_pools WHERE number = $1";
+const POOL_NAME: &str = "SELECT name FROM mainstay_pools WHERE number = $1 \
+     UNION ALL SELECT name FROM mainstay_deleted_pools WHERE number = $1";
+const COUNT_POOLS: &str = "SELECT count(*) FROM mainstay_pools";
 const PUT_POOL: &str = "INSERT INTO mainstay_pools (number, name, settings, is_paused, started_until, changed_at) \
-     SELECT coalesce(max(number), 0) + 1, $1, $2, 0, 0, mainstay_now() FROM mainstay_pools WHERE true \
+     SELECT coalesce(max(given.number), 0) + 1, $1, $2, 0, 0, mainstay_now() FROM (SELECT number FROM mainstay_pools \
+     UNION ALL SELECT number FROM mainstay_deleted_pools) AS given WHERE true \
      ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, changed_at = excluded.changed_at \
      WHERE mainstay_pools.settings <> excluded.settings";
 const LANE: &str = "SELECT number FROM mainstay_lanes WHERE pool = $1 AND function = $2 AND priority = $3";
 const LANES_OF: &str = "SELECT number, function, priority FROM mainstay_lanes WHERE pool = $1";
 const PUT_LANE: &str = "INSERT INTO mainstay_lanes (number, pool, function, priority) \
-     SELECT coalesce(max(number), 0) + 1, $1, $2, $3 FROM mainstay_lanes WHERE true ON CONFLICT DO NOTHING";
+     SELECT coalesce(max(given.number), 0) + 1, $1, $2, $3 FROM (SELECT number FROM mainstay_lanes \
+     UNION ALL SELECT last_lane FROM mainstay_deleted_pools) AS given WHERE true ON CONFLICT DO NOTHING";
+const COUNT_LANES: &str = "SELECT count(*) FROM mainstay_lanes";
+const COUNT_LANES_OF: &str = "SELECT count(*) FROM mainstay_lanes WHERE pool = $1";
 const FUNCTION: &str = "SELECT kind FROM mainstay_functions WHERE name = $1";
+const COUNT_FUNCTIONS: &str = "SELECT count(*) FROM mainstay_functions";
 const PUT_FUNCTION: &str = "INSERT INTO mainstay_functions (name, kind, declared_at) \
      VALUES ($1, $2, mainstay_now()) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind \
      WHERE mainstay_functions.kind <> excluded.kind";
+const RECORDING: &str = "SELECT recording FROM mainstay_functions WHERE name = $1";
+const PUT_RECORDING: &str =
+    "UPDATE mainstay_functions SET recording = $2 WHERE name = $1 AND recording <> $2";
 
 impl Directory {
-    /// Declares a pool, or changes its settings.
-    pub(crate) async fn put_pool(tx: &Tx, pool: &Pool) -> mainstay_store::Result<i64> {
-        // Numbers are given out one after another.
-        tx.lock("mainstay.work.directory").await?;
+    /// Declares a pool, or changes its settings; refuses a new one when there are `most`.
+    pub(crate) async fn put_pool(tx: &Tx, pool: &Pool, most: usize) -> mainstay_store::Result<i64> {
+        bounds::lock(tx).await?;
+        if !pool.is_platform() && tx.query_optional(POOL, params![&pool.name]).await?.is_none() {
+            bounds::room(tx, "pools", most, COUNT_POOLS, &[]).await?;
+        }
         let settings = serde_json::to_string(pool).map_err(mainstay_store::Error::application)?;
         let changed = tx.execute(PUT_POOL, params![&pool.name, settings]).await?;
         let number = tx.query_one(POOL, params![&pool.name]).await?.get(0)?;
@@ -88,49 +108,95 @@ impl Directory {
         Ok(number)
     }
 
-    /// Declares a pool unless somebody has.
-    pub(crate) async fn ensure_pool(tx: &Tx, pool: &Pool) -> mainstay_store::Result<()> {
+    /// Declares a pool that does not exist yet.
+    pub(crate) async fn ensure_pool(tx: &Tx, pool: &Pool, most: usize) -> mainstay_store::Result<()> {
         if tx.query_optional(POOL, params![&pool.name]).await?.is_none() {
-            Self::put_pool(tx, pool).await?;
+            Self::put_pool(tx, pool, most).await?;
         }
         Ok(())
     }
 
-    /// Declares a function.
-    pub(crate) async fn put_function(tx: &Tx, name: &str, kind: &str) -> mainstay_store::Result<()> {
+    /// Declares the functions that this program registers. They are not counted: the program could not start otherwise.
+    pub(crate) async fn put_functions(tx: &Tx, functions: &Functions) -> mainstay_store::Result<()> {
+        for (name, function) in functions.iter() {
+            Self::put_function(tx, name, function.kind().as_str()).await?;
+            tx.execute(PUT_RECORDING, params![name, function.recording.number()]).await?;
+        }
+        Ok(())
+    }
+
+    async fn put_function(tx: &Tx, name: &str, kind: &str) -> mainstay_store::Result<()> {
         tx.execute(PUT_FUNCTION, params![name, kind]).await.map(drop)
     }
 
-    pub(crate) async fn pool(&self, tx: &Tx, name: &str) -> mainstay_store::Result<Result<i64>> {
-        if let Some(number) = self.read().pools.get(name) {
-            return Ok(Ok(*number));
-        }
-        let Some(row) = tx.query_optional(POOL, params![name]).await? else {
-            return Ok(Err(Error::UnknownPool(name.to_owned())));
-        };
-        let number = row.get(0)?;
-        // Pools are declared in transactions of their own, and never removed.
-        let mut known = self.write();
-        known.pools.insert(name.to_owned(), number);
-        known.names.insert(number, name.to_owned());
-        Ok(Ok(number))
+    /// The treatment of failures by a function of another node. It changes with the program, so nothing is remembered.
+    pub(crate) async fn recording(tx: &Tx, name: &str) -> mainstay_store::Result<Recording> {
+        let row = tx.query_optional(RECORDING, params![name]).await?;
+        row.map_or(Ok(Recording::Nothing), |row| row.get(0).map(Recording::of))
     }
 
+    /// Declares a function that runs elsewhere; refuses a new one when there are too many.
+    pub(crate) async fn put_remote_function(tx: &Tx, name: &str, kind: &str) -> mainstay_store::Result<()> {
+        if tx.query_optional(FUNCTION, params![name]).await?.is_none() {
+            bounds::lock(tx).await?;
+            bounds::room(tx, "functions", MAX_FUNCTIONS, COUNT_FUNCTIONS, &[]).await?;
+        }
+        Self::put_function(tx, name, kind).await
+    }
+
+    /// The number of a pool.
+    pub(crate) async fn pool(tx: &Tx, name: &str) -> mainstay_store::Result<Result<i64>> {
+        let row = tx.query_optional(POOL, params![name]).await?;
+        row.map_or_else(|| Ok(Err(Error::UnknownPool(name.to_owned()))), |row| row.get(0).map(Ok))
+    }
+
+    /// The numbers of pools, which cannot be deleted before this transaction ends. A name that is missing has no pool.
+    pub(crate) async fn hold_pools<'a>(
+        tx: &Tx,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> mainstay_store::Result<HashMap<String, i64>> {
+        let mut numbers = HashMap::new();
+        for name in names.into_iter().collect::<BTreeSet<_>>() {
+            if let Some(row) = tx.query_holding(POOL, params![name], Hold::InPlace).await?.first() {
+                numbers.insert(name.to_owned(), row.get(0)?);
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// The name of a pool; that of a deleted one while items that ended in it are kept, then an empty text.
     pub(crate) async fn pool_name(&self, tx: &Tx, number: i64) -> mainstay_store::Result<String> {
         if let Some(name) = self.read().names.get(&number) {
             return Ok(name.clone());
         }
-        let name: String = tx.query_one(POOL_NAME, params![number]).await?.get(0)?;
-        self.write().names.insert(number, name.clone());
+        let Some(row) = tx.query_optional(POOL_NAME, params![number]).await? else {
+            return Ok(String::new());
+        };
+        let name: String = row.get(0)?;
+        let mut known = self.write();
+        if known.names.len() >= MAX_KNOWN {
+            known.names.clear();
+        }
+        known.names.insert(number, name.clone());
         Ok(name)
     }
 
-    /// The number of a pool, if it and these functions are known here, the functions as actions.
-    pub(crate) fn known(&self, pool: &str, functions: &[String]) -> Option<i64> {
+    /// Whether these functions are known here as actions.
+    pub(crate) fn are_actions(&self, functions: &[String]) -> bool {
         let known = self.read();
         let is_action =
             |function: &String| known.functions.get(function).is_some_and(|kind| kind == "action");
-        functions.iter().all(is_action).then(|| known.pools.get(pool).copied()).flatten()
+        functions.iter().all(is_action)
+    }
+
+    pub(crate) fn forget_function(&self, name: &str) {
+        self.write().functions.remove(name);
+    }
+
+    /// Forgets the lanes of a pool that was deleted; their numbers.
+    pub(crate) fn forget_pool(&self, pool: i64) -> Vec<i64> {
+        let mut known = self.write();
+        known.lanes.extract_if(|lane, _| lane.pool == pool).map(|(_, number)| number).collect()
     }
 
     /// The kind of a function that somebody has declared.
@@ -160,7 +226,12 @@ impl Directory {
         let row = match tx.query_optional(LANE, params).await? {
             Some(row) => row,
             None => {
-                tx.lock("mainstay.work.directory").await?;
+                bounds::lock(tx).await?;
+                if tx.query_optional(LANE, params).await?.is_none() {
+                    let of_pool = params![lane.pool];
+                    bounds::room(tx, "lanes of a pool", MAX_LANES_OF_POOL, COUNT_LANES_OF, of_pool).await?;
+                    bounds::room(tx, "lanes", MAX_LANES, COUNT_LANES, &[]).await?;
+                }
                 tx.execute(PUT_LANE, params).await?;
                 tx.wake(&lanes_topic())?;
                 tx.query_one(LANE, params).await?
@@ -171,6 +242,9 @@ impl Directory {
         let (known, lane) = (self.known.clone(), lane.clone());
         tx.after_commit(Arc::new(move || {
             let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+            if known.lanes.len() >= MAX_KNOWN {
+                known.lanes.clear();
+            }
             known.lanes.insert(lane.clone(), number);
         }))?;
         Ok(number)

@@ -13,10 +13,11 @@ use crate::work::Ground;
 use crate::{MAX_BATCH, MAX_DEPTH, keys};
 use mainstay_core::ids::Kind;
 use mainstay_store::Column::{Blob, Int, Text};
-use mainstay_store::{Bulk, Ending, Epilogue, Tx, Value, params};
+use mainstay_store::{Bulk, Cause, Ending, Epilogue, Tx, Value, params};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::try_join;
 use uuid::Uuid;
 
 /// What came of enqueueing one item.
@@ -100,8 +101,6 @@ struct Entry {
     depth: u32,
     /// Whose fault it is if it cannot be enqueued.
     author: Option<(usize, Part)>,
-    /// The item whose end it tells.
-    completes: Option<String>,
 }
 
 /// The text of an item's id.
@@ -130,7 +129,16 @@ pub(crate) fn noted(ground: &Arc<Ground>, tx: &Tx) -> Arc<Noted> {
     })
 }
 
-/// Checks items as far as that needs no database.
+/// Items as an author's code gives them: with what they inherit, and checked as far as that needs no database.
+pub(crate) fn given(functions: &Functions, items: impl IntoIterator<Item = NewWork>) -> Result<Vec<NewWork>> {
+    let items: Vec<NewWork> = match Cause::current() {
+        Some(cause) => items.into_iter().map(|item| item.caused_by(&cause)).collect(),
+        None => items.into_iter().collect(),
+    };
+    check(functions, &items)?;
+    Ok(items)
+}
+
 pub(crate) fn check(functions: &Functions, items: &[NewWork]) -> Result<()> {
     if items.is_empty() {
         return Err(Error::invalid("items", "must be at least one"));
@@ -162,7 +170,7 @@ impl Noted {
         for new in items {
             let id = self.ground.ids.uuid();
             work_ids.push(text(id));
-            noted.push(Entry { new, id, depth, author, completes: None });
+            noted.push(Entry { new, id, depth, author });
         }
         let receipt = Receipt { work_ids: work_ids.into(), ..Receipt::default() };
         let mut receipts = self.receipts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,13 +181,13 @@ impl Noted {
     /// Notes an item whose id is known already.
     pub(crate) fn add_as(&self, new: NewWork, id: Uuid) {
         let Now { depth, author } = *self.now();
-        self.add_entry(Entry { new, id, depth, author, completes: None });
+        self.add_entry(Entry { new, id, depth, author });
     }
 
     /// Notes the telling of an item's end.
-    pub(crate) fn add_telling(&self, new: NewWork, depth: u32, completes: String) {
+    pub(crate) fn add_telling(&self, new: NewWork, depth: u32) {
         let id = self.ground.ids.uuid();
-        self.add_entry(Entry { new, id, depth, author: None, completes: Some(completes) });
+        self.add_entry(Entry { new, id, depth, author: None });
     }
 
     fn add_entry(&self, entry: Entry) {
@@ -235,11 +243,13 @@ struct Place {
 }
 
 async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_store::Result<Vec<Enqueued>> {
-    let now_ms = ground.now_ms(tx).await?;
+    let names = entries.iter().map(|entry| entry.new.pool.as_str());
+    // Sent at once.
+    let (now_ms, pools) = try_join!(biased; tx.now_ms(), Directory::hold_pools(tx, names))?;
     let mut places = Vec::with_capacity(entries.len());
     let mut lanes = HashMap::new();
     for entry in &entries {
-        let place = place(&ground.directory, tx, entry, now_ms, &mut lanes).await;
+        let place = place(&ground.directory, tx, entry, (now_ms, &pools), &mut lanes).await;
         places.push(place.map_err(|error| match entry.author {
             Some((index, part)) => author_failed(index, part, error),
             None => error,
@@ -299,15 +309,15 @@ async fn place(
     directory: &Directory,
     tx: &Tx,
     entry: &Entry,
-    now_ms: i64,
+    (now_ms, pools): (i64, &HashMap<String, i64>),
     lanes: &mut HashMap<Lane, i64>,
 ) -> mainstay_store::Result<Place> {
     let new = &entry.new;
     // An end is told however deep it is; what that leads to is not begun.
-    if entry.depth > MAX_DEPTH && entry.completes.is_none() {
+    if entry.depth > MAX_DEPTH && new.completes.is_none() {
         return Err(Error::Recursion.into());
     }
-    let pool = directory.pool(tx, &new.pool).await??;
+    let pool = *pools.get(&new.pool).ok_or_else(|| Error::UnknownPool(new.pool.clone()))?;
     directory.function(tx, &new.function).await??;
     if let Some(on_complete) = &new.on_complete {
         directory.function(tx, on_complete).await??;
@@ -354,7 +364,8 @@ async fn dedupe(tx: &Tx, entries: &[Entry], places: &mut [Place], now_ms: i64) -
 }
 
 fn kept(entry: Entry, now_ms: i64) -> Item {
-    let Entry { new, depth, completes, .. } = entry;
+    let Entry { new, depth, .. } = entry;
+    let completes = new.completes;
     Item {
         function: new.function,
         args: new.args,
@@ -372,10 +383,14 @@ fn kept(entry: Entry, now_ms: i64) -> Item {
         errors: Vec::new(),
         depth,
         retry_of: new.retry_of,
-        completes,
+        completes: completes.as_ref().map(|ended| ended.work_id.clone()),
+        completes_function: completes.as_ref().and_then(|ended| ended.function.clone()),
+        completes_retry_of: completes.and_then(|ended| ended.retry_of),
         letter_kind: new.letter_kind,
         letter: new.letter,
         is_unlisted: new.is_unlisted,
         correlation: new.correlation,
+        causation: new.causation,
+        tenant: new.tenant,
     }
 }

@@ -1,7 +1,9 @@
 //! What can go wrong with work, and the register of its codes.
 
+use crate::inbox::Refused;
 use mainstay_core::circuit::Rejected;
 use mainstay_core::codes::ErrorCode;
+use mainstay_core::names::Reserved;
 use std::sync::Arc;
 
 /// The result of an operation on work.
@@ -22,6 +24,9 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A caller used a name of the platform.
+    #[error(transparent)]
+    Reserved(#[from] Reserved),
     /// Args, context or a return value is too long.
     #[error("{field}: {bytes} bytes are more than {most}", most = crate::MAX_VALUE_BYTES)]
     TooLarge {
@@ -35,6 +40,24 @@ pub enum Error {
     TooMany {
         /// How many there were.
         count: usize,
+    },
+    /// A set of names that callers choose is full.
+    #[error("there are {most} {what} already")]
+    TooManyNames {
+        /// The set: `pools`.
+        what: &'static str,
+        /// Its bound.
+        most: usize,
+    },
+    /// A pool or a function cannot be deleted.
+    #[error("{what} {name:?} cannot be deleted: {reason}")]
+    InUse {
+        /// Its kind: `pool`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// The use that keeps it.
+        reason: &'static str,
     },
     /// No such pool was declared.
     #[error("there is no pool {0:?}")]
@@ -77,6 +100,37 @@ pub enum Error {
     /// No such dead letter is known, or it was dealt with.
     #[error("Dead letter not found: {0}")]
     LetterNotFound(String),
+    /// The dead letter was dealt with, or is being tried again.
+    #[error("the dead letter {letter_id} is {status}")]
+    DeadLetterNotPending {
+        /// The letter.
+        letter_id: String,
+        /// What was done about it.
+        status: &'static str,
+    },
+    /// No such operation on dead letters is known.
+    #[error("there is no operation {0:?} on dead letters")]
+    LetterOperationNotFound(String),
+    /// The operation's status does not allow it.
+    #[error("operation {operation_id} is {current_status}")]
+    LetterOperationStatus {
+        /// The operation.
+        operation_id: String,
+        /// How far it is.
+        current_status: &'static str,
+    },
+    /// It was previewed long ago.
+    #[error("the preview of operation {0} has expired")]
+    LetterPreviewExpired(String),
+    /// A source of dead letters left a letter as it is.
+    #[error("{}", .0.error)]
+    Refused(Arc<Refused>),
+    /// The failure is recorded for good, so that trying the item again would contradict the record.
+    #[error("the failure of work {0} is recorded; trying it again would contradict the record")]
+    FailureRecorded(String),
+    /// The failure is to be recorded before the item may be tried again.
+    #[error("the failure of work {0} is not recorded yet; until then it cannot be tried again")]
+    FailureUnrecorded(String),
     /// The lease ran out, or was taken away, so what was done under it does not count.
     #[error("the lease {0} is over; what was done under it does not count")]
     LeaseLost(i64),
@@ -106,8 +160,11 @@ impl Error {
         match self {
             Self::Store(error) => error.entry(),
             Self::Invalid { .. } => &WORK_INVALID,
+            Self::Reserved(reserved) => reserved.entry(),
             Self::TooLarge { .. } => &WORK_TOO_LARGE,
             Self::TooMany { .. } => &WORK_TOO_MANY,
+            Self::TooManyNames { .. } => &WORK_NAMES_TOO_MANY,
+            Self::InUse { .. } => &WORK_NAME_IN_USE,
             Self::UnknownPool(_) => &UNKNOWN_POOL,
             Self::UnknownFunction(_) => &UNKNOWN_FUNCTION,
             Self::BadArgs { .. } => &WORK_ARGS_INVALID,
@@ -116,6 +173,13 @@ impl Error {
             Self::NotEnded { .. } => &WORK_NOT_ENDED,
             Self::NotWaiting { .. } => &WORK_NOT_WAITING,
             Self::LetterNotFound(_) => &DEAD_LETTER_NOT_FOUND,
+            Self::DeadLetterNotPending { .. } => &DEAD_LETTER_NOT_PENDING,
+            Self::LetterOperationNotFound(_) => &LETTER_OPERATION_NOT_FOUND,
+            Self::LetterOperationStatus { .. } => &LETTER_OPERATION_STATUS_CONFLICT,
+            Self::LetterPreviewExpired(_) => &LETTER_PREVIEW_EXPIRED,
+            Self::Refused(refused) => refused.entry,
+            Self::FailureRecorded(_) => &WORK_FAILURE_RECORDED,
+            Self::FailureUnrecorded(_) => &WORK_FAILURE_UNRECORDED,
             Self::LeaseLost(_) => &LEASE_LOST,
             Self::NotHeld { .. } => &WORK_NOT_HELD,
             Self::UnknownCron(_) => &UNKNOWN_CRON,
@@ -173,8 +237,14 @@ mainstay_core::codes! {
     WORK_TOO_MANY "WORK_TOO_MANY" 400 false
         "More than 10,000 items at once."
         "Enqueue them in several calls, or in one transaction of several calls.";
+    WORK_NAMES_TOO_MANY "WORK_NAMES_TOO_MANY" 409 false
+        "The store has as many pools, functions, lanes or crons as it may have, and this would be another one. Nothing was changed."
+        "Delete what is not used, with `mainstay work pools delete` for pools. Name pools and functions after kinds of work, and let keys tell customers and requests apart.";
+    WORK_NAME_IN_USE "WORK_NAME_IN_USE" 409 false
+        "The pool or function cannot be deleted: the message says what still uses it. Nothing was deleted."
+        "End or delete what uses it, then delete it again.";
     UNKNOWN_POOL "UNKNOWN_POOL" 404 false
-        "No pool of this name was declared."
+        "No pool of this name was declared, or it was deleted."
         "Declare it in mainstay.toml under [pools], or with Work::pool.";
     UNKNOWN_FUNCTION "UNKNOWN_FUNCTION" 422 false
         "No node and no worker has declared this function, so nobody would ever run it. Nothing was enqueued."
@@ -197,6 +267,24 @@ mainstay_core::codes! {
     DEAD_LETTER_NOT_FOUND "DEAD_LETTER_NOT_FOUND" 404 false
         "No pending dead letter of this id is known."
         "List the letters; it may have been retried, ignored or purged.";
+    DEAD_LETTER_NOT_PENDING "DEAD_LETTER_NOT_PENDING" 409 false
+        "The dead letter was dealt with already, or is being tried again. Nothing was done."
+        "Look at its status; what is tried again will be resolved, or pending again.";
+    LETTER_OPERATION_NOT_FOUND "LETTER_OPERATION_NOT_FOUND" 404 false
+        "No operation on dead letters has this id, or it ended more than 90 days ago."
+        "Look at the list of operations.";
+    LETTER_OPERATION_STATUS_CONFLICT "LETTER_OPERATION_STATUS_CONFLICT" 409 false
+        "The operation on dead letters runs already, or has ended. Nothing was done."
+        "Look at its status; to do it again, preview it again.";
+    LETTER_PREVIEW_EXPIRED "LETTER_PREVIEW_EXPIRED" 409 false
+        "The operation on dead letters was previewed more than an hour ago, and what it would touch may be something else now. Nothing was done."
+        "Preview it again, and run that.";
+    WORK_FAILURE_RECORDED "WORK_FAILURE_RECORDED" 409 false
+        "An outbox has recorded the failure of this item as an event. Trying it again would contradict that event. Nothing was done."
+        "Ignore the letter and decide on the event, or give the outbox a correction with Outbox::retryable.";
+    WORK_FAILURE_UNRECORDED "WORK_FAILURE_UNRECORDED" 409 true
+        "The failure of this item is not recorded as an event yet. Until then the item cannot be tried again."
+        "Try again in a moment. If the outbox has a dead letter of the kind onComplete, retry that letter first.";
     LEASE_LOST "LEASE_LOST" 409 false
         "The lease ran out before it was extended, so somebody else may do the work. Nothing was changed."
         "Drop the result and claim anew. Extend the lease more often, or ask for a longer one.";

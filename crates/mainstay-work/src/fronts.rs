@@ -110,6 +110,11 @@ impl Fronts {
         }
     }
 
+    /// These lanes were deleted.
+    pub(crate) fn forget(&self, lanes: &[i64]) {
+        self.all().retain(|lane, _| !lanes.contains(lane));
+    }
+
     fn all(&self) -> MutexGuard<'_, HashMap<i64, Front>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,10 +5,9 @@ use crate::enqueue::{INSERT_WORK, parse};
 use crate::error::{Error, Result};
 use crate::schema::waiting;
 use crate::status::{ENDED, LOOKS, WAITING, held};
-use crate::work::{Ground, Work};
+use crate::work::Work;
 use mainstay_store::{Tx, Value, params};
 use serde::Serialize;
-use std::sync::Arc;
 use uuid::Uuid;
 
 /// What came of letting an item start now.
@@ -32,26 +31,20 @@ impl Work {
     /// that is behind another of its key stays there. What runs or has ended is refused.
     pub async fn run_now(&self, work_id: &str) -> Result<Hastened> {
         let id = parse(work_id).ok_or_else(|| Error::NotFound(work_id.to_owned()))?;
-        let hasten = async |tx: Tx, (ground, id, work_id): (Arc<Ground>, Uuid, String)| {
+        let hasten = async |tx: Tx, (id, work_id): (Uuid, String)| {
             for _ in 0..LOOKS {
-                if let Some(hastened) = hasten(&ground, &tx, id, &work_id).await? {
+                if let Some(hastened) = hasten(&tx, id, &work_id).await? {
                     return Ok(hastened);
                 }
             }
             Err(Error::NotFound(work_id).into())
         };
-        let context = (self.ground().clone(), id, work_id.to_owned());
-        Ok(self.store().transact_with(context, hasten).await?)
+        Ok(self.store().transact_with((id, work_id.to_owned()), hasten).await?)
     }
 }
 
-async fn hasten(
-    ground: &Ground,
-    tx: &Tx,
-    id: Uuid,
-    work_id: &str,
-) -> mainstay_store::Result<Option<Hastened>> {
-    let (own, now_ms) = (&id.as_bytes()[..], ground.now_ms(tx).await?);
+async fn hasten(tx: &Tx, id: Uuid, work_id: &str) -> mainstay_store::Result<Option<Hastened>> {
+    let (own, now_ms) = (&id.as_bytes()[..], tx.now_ms().await?);
     if let Some(row) = tx.query(TAKE_DELAYED, params![own]).await?.pop() {
         let pool: i64 = row.get(0)?;
         let again = [

@@ -1,11 +1,16 @@
 //! An item of work: as it is given, as it is kept, and what came of it.
 
 use crate::error::{Error, Result};
-use crate::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
+use crate::functions::Completes;
+use crate::inbox::Kind;
+use crate::{MAX_ID_BYTES, MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
 use mainstay_core::failure::Failure;
+use mainstay_core::json::{self, Bounds};
 use mainstay_core::keys::has_control;
+use mainstay_core::names::{Reserved, check_unreserved, is_reserved};
 use mainstay_core::retry::RetryPolicy;
 use mainstay_core::trace::TraceContext;
+use mainstay_store::{Cause, Inherited};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -27,10 +32,18 @@ pub struct NewWork {
     pub(crate) deadline: Option<Duration>,
     pub(crate) trace: Option<TraceContext>,
     pub(crate) retry_of: Option<String>,
-    pub(crate) letter_kind: Option<String>,
+    pub(crate) letter_kind: Option<Kind>,
     pub(crate) letter: Option<i64>,
     pub(crate) is_unlisted: bool,
     pub(crate) correlation: Option<String>,
+    pub(crate) causation: Option<String>,
+    pub(crate) tenant: Option<String>,
+    /// Whether the function is the platform's own.
+    pub(crate) is_platform: bool,
+    /// Whether the function that is told of the end is the platform's own.
+    pub(crate) is_told_to_platform: bool,
+    /// The ended item that this one reports on. Only the engine sets it.
+    pub(crate) completes: Option<Completes>,
 }
 
 /// When an item may start.
@@ -66,7 +79,23 @@ impl NewWork {
             letter: None,
             is_unlisted: false,
             correlation: None,
+            causation: None,
+            tenant: None,
+            is_platform: false,
+            is_told_to_platform: false,
+            completes: None,
         })
+    }
+
+    /// An item that calls a function of the platform. Only for code of the platform: its args hold ids, and the function
+    /// reads everything else from its own tables.
+    #[doc(hidden)]
+    pub fn platform(
+        pool: impl Into<String>,
+        function: impl Into<String>,
+        args: &(impl Serialize + ?Sized),
+    ) -> Result<Self> {
+        Ok(Self { is_platform: true, ..Self::new(pool, function, args)? })
     }
 
     /// Items of one key run one at a time, in the order they were enqueued, also across retries.
@@ -111,7 +140,14 @@ impl NewWork {
     /// The function that is told how it ended, with the context that the item has, if any.
     pub fn tell(mut self, function: impl Into<String>) -> Self {
         self.on_complete = Some(function.into());
+        self.is_told_to_platform = false;
         self
+    }
+
+    /// As [`tell`](Self::tell), for a function of the platform. Only for code of the platform.
+    #[doc(hidden)]
+    pub fn tell_platform(self, function: impl Into<String>) -> Self {
+        Self { is_told_to_platform: true, ..self.tell(function) }
     }
 
     /// What is kept beside the item, for whoever looks at it, and handed to `on_complete`.
@@ -150,8 +186,9 @@ impl NewWork {
         self
     }
 
-    /// The kind of the dead letter that it becomes if it ends failed, instead of `work`.
-    pub fn letter_kind(mut self, kind: impl Into<String>) -> Self {
+    /// The kind of the dead letter that it becomes if it ends failed, instead of `work`. Kinds that other sources keep, such
+    /// as `projection`, are refused.
+    pub fn letter_kind(mut self, kind: impl Into<Kind>) -> Self {
         self.letter_kind = Some(kind.into());
         self
     }
@@ -168,24 +205,60 @@ impl NewWork {
         self
     }
 
+    /// The id of the command or event that caused it. Records of its execution and of its end have the same causation.
+    pub fn causation(mut self, id: impl Into<String>) -> Self {
+        self.causation = Some(id.into());
+        self
+    }
+
+    /// The tenant of the item, and of the records of its execution and of its end.
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = Some(tenant.into());
+        self
+    }
+
+    /// Takes from `cause` what the item does not say: correlation, causation, tenant and trace.
+    pub fn caused_by(mut self, cause: &Cause) -> Self {
+        cause.fill(Inherited {
+            correlation_id: &mut self.correlation,
+            causation_id: &mut self.causation,
+            tenant_id: &mut self.tenant,
+            trace: &mut self.trace,
+        });
+        self
+    }
+
     /// Checks what needs no database; `field` names a field for the error.
     pub(crate) fn check(&self, field: &dyn Fn(&str) -> String) -> Result<()> {
+        let given = [
+            ("pool", Some(&self.pool)),
+            ("function", Some(&self.function).filter(|_| !self.is_platform)),
+            ("onComplete", self.on_complete.as_ref().filter(|_| !self.is_told_to_platform)),
+        ];
+        for (what, name) in given {
+            if name.is_some_and(|name| is_reserved(name)) {
+                return Err(Reserved { field: field(what) }.into());
+            }
+        }
         name(&field("pool"), &self.pool)?;
         name(&field("function"), &self.function)?;
         if let Some(kind) = &self.letter_kind {
-            name(&field("letterKind"), kind)?;
+            kind.check_of_work(&field("letterKind"))?;
         }
         if let Some(on_complete) = &self.on_complete {
             name(&field("onComplete"), on_complete)?;
         }
         let keys = [
-            ("key", self.key.as_deref()),
-            ("dedupe.key", self.dedupe.as_ref().map(|(key, _)| &**key)),
-            ("correlationId", self.correlation.as_deref()),
+            ("key", self.key.as_deref(), MAX_KEY_BYTES),
+            ("dedupe.key", self.dedupe.as_ref().map(|(key, _)| &**key), MAX_KEY_BYTES),
+            // Events and commands inherit these, and take no longer ones.
+            ("correlationId", self.correlation.as_deref(), MAX_ID_BYTES),
+            ("causationId", self.causation.as_deref(), MAX_ID_BYTES),
+            ("tenantId", self.tenant.as_deref(), MAX_ID_BYTES),
         ];
-        for (what, key) in keys {
-            if key.is_some_and(|key| !(1..=MAX_KEY_BYTES).contains(&key.len()) || has_control(key)) {
-                let reason = format!("must be 1 to {MAX_KEY_BYTES} bytes without control characters");
+        for (what, key, most) in keys {
+            if key.is_some_and(|key| !(1..=most).contains(&key.len()) || has_control(key)) {
+                let reason = format!("must be 1 to {most} bytes without control characters");
                 return Err(Error::invalid(field(what), reason));
             }
         }
@@ -197,11 +270,10 @@ impl NewWork {
         if let Some((what, _)) = start.filter(|(_, ms)| !(0..=MAX_MS).contains(ms)) {
             return Err(Error::invalid(field(what), "must be neither negative nor millennia away"));
         }
+        // The program's own items wrap values from outside in theirs.
+        let bounds = Bounds { bytes: MAX_VALUE_BYTES, depth: json::MAX_WRAPPED_DEPTH };
         for (what, value) in [("args", Some(&self.args)), ("context", self.context.as_ref())] {
-            if let Some(bytes) = value.map(|value| value.get().len()).filter(|bytes| *bytes > MAX_VALUE_BYTES)
-            {
-                return Err(Error::TooLarge { field: field(what), bytes });
-            }
+            value.map_or(Ok(()), |value| check_value(field(what), value, bounds))?;
         }
         if let Some(trace) = &self.trace {
             trace.validate().map_err(|error| Error::invalid(field("trace"), error.to_string()))?;
@@ -221,6 +293,20 @@ pub(crate) fn name(field: &str, text: &str) -> Result<()> {
         let reason = format!("must be 1 to {MAX_NAME_BYTES} letters, digits or . _ - : /");
         Err(Error::invalid(field, reason))
     }
+}
+
+/// Checks a name that a caller gives: its form, and that it is not one of the platform's.
+pub(crate) fn own_name(field: &str, text: &str) -> Result<()> {
+    check_unreserved(field, text)?;
+    name(field, text)
+}
+
+/// Checks a value that is kept as it was given.
+pub(crate) fn check_value(field: impl Into<String>, value: &RawValue, bounds: Bounds) -> Result<()> {
+    json::check(value.get().as_bytes(), bounds).map_err(|error| match error {
+        json::Error::TooLarge { bytes, .. } => Error::TooLarge { field: field.into(), bytes },
+        error => Error::invalid(field, error.to_string()),
+    })
 }
 
 pub(crate) fn raw(field: &str, value: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>> {
@@ -260,12 +346,18 @@ pub(crate) struct Item {
     /// The item that this one tries again, for an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retry_of: Option<String>,
-    /// The item whose end this one tells.
+    /// The id of the ended item that this one tells of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) completes: Option<String>,
+    /// The function of the ended item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) completes_function: Option<String>,
+    /// The dead letter that the ended item tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) completes_retry_of: Option<String>,
     /// The kind of the dead letter that it may become.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) letter_kind: Option<String>,
+    pub(crate) letter_kind: Option<Kind>,
     /// The letter that it tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) letter: Option<i64>,
@@ -275,6 +367,12 @@ pub(crate) struct Item {
     /// What it belongs together with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) correlation: Option<String>,
+    /// The command or event that caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) causation: Option<String>,
+    /// The tenant that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde hands over")]
@@ -323,11 +421,32 @@ impl Item {
             depth: 0,
             retry_of: None,
             completes: None,
+            completes_function: None,
+            completes_retry_of: None,
             letter_kind: None,
             letter: None,
             is_unlisted: false,
             correlation: None,
+            causation: None,
+            tenant: None,
         }
+    }
+
+    /// The cause of all records that this item's executions and its end write. An item without a correlation begins one.
+    pub(crate) fn cause(&self, work_id: &str, trace: Option<TraceContext>) -> Cause {
+        Cause {
+            correlation_id: Some(self.correlation.clone().unwrap_or_else(|| work_id.to_owned())),
+            causation_id: self.causation.clone(),
+            tenant_id: self.tenant.clone(),
+            trace,
+        }
+    }
+
+    /// The ended item that this one reports on.
+    pub(crate) fn completes(&self) -> Option<Completes> {
+        let work_id = self.completes.clone()?;
+        let (function, retry_of) = (self.completes_function.clone(), self.completes_retry_of.clone());
+        Some(Completes { work_id, function, retry_of })
     }
 
     /// Whether somebody else keeps the letter that it becomes, with all that has failed. One that tries a letter of work
@@ -443,4 +562,7 @@ pub struct OnComplete<C = Box<RawValue>> {
     /// succeeded, whose failures are kept by whoever is told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Attempted>,
+    /// The item that this one tried again, as an operator asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<String>,
 }

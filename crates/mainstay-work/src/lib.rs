@@ -10,8 +10,13 @@
 
 mod behind;
 mod blame;
+pub mod bounds;
 mod claim;
+#[doc(hidden)]
+pub mod completion;
 mod crons;
+pub mod dead_letters;
+mod delete;
 mod directory;
 pub mod egress;
 mod engine;
@@ -34,6 +39,8 @@ pub mod pool;
 mod pull;
 mod retrier;
 mod schema;
+#[doc(hidden)]
+pub mod service;
 mod settle;
 #[cfg(test)]
 mod simulation;
@@ -47,7 +54,7 @@ pub use engine::Engine;
 pub use enqueue::{Enqueued, Receipt};
 pub use error::{CODES, Error, Result};
 pub use figures::{Attempts, Figures};
-pub use functions::{ActionAnswer, Call, Cancel, FunctionKind, Functions, Running};
+pub use functions::{ActionAnswer, Call, Cancel, Completes, FunctionKind, Functions, Recording, Running};
 pub use hasten::Hastened;
 pub use item::{Attempted, NewWork, OnComplete, WorkResult};
 pub use letters::{Letter, LetterFilter, LetterStatus};
@@ -67,6 +74,8 @@ pub use work::Work;
 pub const MAX_VALUE_BYTES: usize = 64 << 10;
 /// Longest key.
 pub const MAX_KEY_BYTES: usize = 512;
+/// Longest id of a correlation, a cause or a tenant.
+pub const MAX_ID_BYTES: usize = 256;
 /// Longest name of a pool, a function or a cron.
 pub const MAX_NAME_BYTES: usize = 128;
 /// Most items of one call.

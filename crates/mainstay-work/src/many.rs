@@ -5,9 +5,8 @@ use crate::enqueue::{text, uuid};
 use crate::error::{Error, Result};
 use crate::letters::LetterFilter;
 use crate::status::Canceled;
-use crate::work::{Ground, Work};
+use crate::work::Work;
 use mainstay_store::{Tx, Value};
-use std::sync::Arc;
 
 /// How many are looked up at once.
 const PAGE: i64 = 200;
@@ -28,11 +27,9 @@ impl Work {
     pub async fn cancel_all(&self, filter: WorkFilter) -> Result<u64> {
         let (mut canceled, mut after) = (0, 0);
         loop {
-            let context = (self.ground().clone(), filter.clone(), after);
-            let page = self.store().read_with(context, async |tx, (ground, filter, after)| {
-                waiting(&ground, &tx, &filter, after).await
-            });
-            let page = page.await?;
+            let context = (filter.clone(), after);
+            let page = async |tx: Tx, (filter, after): (WorkFilter, i64)| waiting(&tx, &filter, after).await;
+            let page = self.store().read_with(context, page).await?;
             let Some((last, _)) = page.last() else { return Ok(canceled) };
             after = *last;
             for (_, id) in page {
@@ -84,13 +81,8 @@ impl Work {
     }
 }
 
-async fn waiting(
-    ground: &Arc<Ground>,
-    tx: &Tx,
-    filter: &WorkFilter,
-    after: i64,
-) -> mainstay_store::Result<Vec<(i64, String)>> {
-    let pool = ground.directory.pool(tx, &filter.pool).await??;
+async fn waiting(tx: &Tx, filter: &WorkFilter, after: i64) -> mainstay_store::Result<Vec<(i64, String)>> {
+    let pool = Directory::pool(tx, &filter.pool).await??;
     let mut sql = "SELECT place, id FROM mainstay_work WHERE pool = $1 AND place > $2".to_owned();
     let mut values = vec![Value::Int(pool), Value::Int(after), Value::Int(PAGE)];
     if let Some(key) = &filter.key {

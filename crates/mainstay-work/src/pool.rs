@@ -1,7 +1,8 @@
 //! Pools: how many items run at once, how fast, and how failures are tried again.
 
 use crate::error::{Error, Result};
-use crate::item::name;
+use crate::item::own_name;
+use crate::retrier::own_pools;
 use mainstay_core::retry::RetryPolicy;
 use serde::{Deserialize, Serialize};
 
@@ -105,8 +106,19 @@ impl Pool {
         self.max_parallelism
     }
 
+    /// Whether it is one of the platform's own pools, which are always there.
+    pub(crate) fn is_platform(&self) -> bool {
+        let is_it = |pool: &Self| pool.name == self.name;
+        own_pools().iter().any(is_it) || Self::platform().iter().any(is_it)
+    }
+
+    /// The pool of this name among those of the [platform](Self::platform), or one with default settings.
+    pub fn platform_pool(name: &str) -> Self {
+        Self::platform().into_iter().find(|pool| pool.name == name).unwrap_or_else(|| Self::new(name))
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
-        name("name", &self.name)?;
+        own_name("name", &self.name)?;
         if !(1..=MAX_PARALLELISM).contains(&self.max_parallelism) {
             return Err(Error::invalid("maxParallelism", format!("must be 1 to {MAX_PARALLELISM}")));
         }

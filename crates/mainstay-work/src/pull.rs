@@ -1,6 +1,6 @@
 //! Pull workers: programs in any language that ask for work and say what came of it.
 //!
-//! Every claim has a lease of its own, whose number is the token for all that is done about it.
+//! Every claim has a lease of its own, which the worker shows with all that it does about the items.
 
 use crate::blame::{Blame, Part, Progress, blame};
 use crate::claim::{Group, Held, Taken, Wish, claim, is_any_ready, read, unpack};
@@ -11,12 +11,13 @@ use crate::error::{Error, Result};
 use crate::figures::Ended;
 use crate::fronts::look_behind;
 use crate::functions::{Cancel, FunctionKind};
-use crate::item::name;
+use crate::item::{check_value, name, own_name};
 use crate::next::Outcome;
 use crate::settle::{Ending, Plan, Settlement, settle};
 use crate::work::{Ground, Work};
 use crate::{MAX_VALUE_BYTES, lease};
 use mainstay_core::failure::Failure;
+use mainstay_core::json::Bounds;
 use mainstay_core::trace::TraceContext;
 use mainstay_store::{Hold, Tx, params};
 use serde::Serialize;
@@ -59,8 +60,9 @@ pub struct Pull {
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pulled {
-    /// The token for all that is done about these items; nothing when there are none.
-    pub lease: Option<i64>,
+    /// The lease of these items: a secret text that the worker sends with all that it does about them. Nothing when there
+    /// are none.
+    pub lease: Option<String>,
     /// When the lease is over, by the database's clock.
     pub until_ms: Option<i64>,
     /// The items.
@@ -102,13 +104,13 @@ pub struct PulledItem {
 
 impl Pull {
     fn check(&self) -> Result<()> {
-        name("pool", &self.pool)?;
+        own_name("pool", &self.pool)?;
         name("worker", &self.worker)?;
         if self.functions.is_empty() || self.functions.len() > MAX_FUNCTIONS {
             return Err(Error::invalid("functions", format!("must be 1 to {MAX_FUNCTIONS}")));
         }
         for (number, function) in self.functions.iter().enumerate() {
-            name(&format!("functions[{number}]"), function)?;
+            own_name(&format!("functions[{number}]"), function)?;
         }
         if !(1..=MAX_PULLED).contains(&self.most) {
             return Err(Error::invalid("maxItems", format!("must be 1 to {MAX_PULLED}")));
@@ -130,10 +132,7 @@ fn lease_out_of_range(field: &str) -> Error {
 
 const HELD: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, marks.done FROM mainstay_batches AS batch \
      LEFT JOIN mainstay_batch_marks AS marks ON marks.batch = batch.number WHERE batch.lease = $1";
-const OWN: &str = "SELECT number FROM mainstay_leases WHERE number = $1 AND holder LIKE 'pull:%'";
-const EXTEND: &str = "UPDATE mainstay_leases SET until_ms = mainstay_now() + CAST($2 AS BIGINT) \
-     WHERE number = $1 AND until_ms > mainstay_now() AND holder LIKE 'pull:%' RETURNING until_ms";
-const STATE: &str = "SELECT name, settings, is_paused FROM mainstay_pools WHERE number = $1";
+const STATE: &str = "SELECT settings, is_paused FROM mainstay_pools WHERE number = $1";
 const SLOTS: &str = "SELECT CAST(coalesce(sum(slots), 0) AS BIGINT) FROM mainstay_slots WHERE pool = $1";
 
 impl Work {
@@ -149,7 +148,6 @@ impl Work {
         pull.check()?;
         let pull = Arc::new(pull);
         let declare = async |tx: Tx, (ground, pull): (Arc<Ground>, Arc<Pull>)| {
-            let pool = ground.directory.pool(&tx, &pull.pool).await??;
             for (number, function) in pull.functions.iter().enumerate() {
                 match ground.directory.function(&tx, function).await?.as_deref() {
                     Ok("mutation") => {
@@ -159,15 +157,19 @@ impl Work {
                         );
                     }
                     Ok(_) => {}
-                    Err(_) => Directory::put_function(&tx, function, FunctionKind::Action.as_str()).await?,
+                    Err(_) => {
+                        let kind = FunctionKind::Action.as_str();
+                        Directory::put_remote_function(&tx, function, kind).await?;
+                    }
                 }
             }
-            Ok(pool)
+            Ok(())
         };
-        let pool = match self.ground().directory.known(&pull.pool, &pull.functions) {
-            Some(pool) => pool,
-            None => self.store().transact_with((self.ground().clone(), pull.clone()), declare).await?,
-        };
+        let find = async |tx: Tx, pull: Arc<Pull>| Ok(Directory::pool(&tx, &pull.pool).await??);
+        let pool = self.store().read_with(pull.clone(), find).await?;
+        if !self.ground().directory.are_actions(&pull.functions) {
+            self.store().transact_with((self.ground().clone(), pull.clone()), declare).await?;
+        }
         let mut woken = self.store().listen(pool_topic(pool));
         let deadline = tokio::time::Instant::now() + pull.wait;
         loop {
@@ -203,50 +205,70 @@ impl Work {
         }
     }
 
+    /// Checks pool and function of each item that a pull worker has under a lease. An item that `may` refuses makes the lease
+    /// one that is lost.
+    pub async fn check_pulled<M>(&self, lease: &str, may: M) -> Result<()>
+    where
+        M: Fn(&str, &str) -> bool + Clone + Send + Sync + 'static,
+    {
+        let check = async |tx: Tx, (ground, lease, may): (Arc<Ground>, lease::Pulled, M)| {
+            let lost = || Error::LeaseLost(lease.number).into();
+            if !lease::is_pulled(&tx, &lease).await? {
+                return Err(lost());
+            }
+            let Some((_, pool, taken)) = held_under(&tx, lease.number).await? else { return Err(lost()) };
+            let (pool, _) = ground.pool(&tx, pool).await?;
+            let is_allowed = taken.iter().all(|taken| may(&pool, &taken.item.function));
+            if is_allowed { Ok(()) } else { Err(lost()) }
+        };
+        let context = (self.ground().clone(), lease::Pulled::parse(lease)?, may);
+        Ok(self.store().read_with(context, check).await?)
+    }
+
     /// Makes a pull worker's lease last for so long from now, and tells which of its items are to stop.
-    pub async fn extend(&self, lease: i64, by: Duration) -> Result<Extended> {
+    pub async fn extend(&self, lease: &str, by: Duration) -> Result<Extended> {
+        let lease = lease::Pulled::parse(lease)?;
         if !(MIN_LEASE..=MAX_LEASE).contains(&by) {
             return Err(lease_out_of_range("byMs"));
         }
         let by_ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-        let extend = async |tx: Tx, (lease, by_ms): (i64, i64)| extend_in(&tx, lease, by_ms).await;
+        let extend = async |tx: Tx, (lease, by_ms): (lease::Pulled, i64)| extend_in(&tx, &lease, by_ms).await;
         Ok(self.store().transact_with((lease, by_ms), extend).await?)
     }
 
     /// Gives back what has not ended under a pull worker's lease, as if it had never been claimed.
-    pub async fn give_back(&self, lease: i64) -> Result<()> {
-        let give_back = async |tx: Tx, (ground, lease): (Arc<Ground>, i64)| {
-            if tx.query_holding(OWN, params![lease], Hold::Alone).await?.is_empty() {
-                return Err(Error::LeaseLost(lease).into());
-            }
+    pub async fn give_back(&self, lease: &str) -> Result<()> {
+        let give_back = async |tx: Tx, (ground, lease): (Arc<Ground>, lease::Pulled)| {
+            lease::hold_pulled(&tx, &lease, Hold::Alone).await?;
+            let lease = lease.number;
             lease::fence(&ground, &tx, lease, Hold::InPlace).await?;
             lease::give_up(&tx, lease).await?;
             reap_in(&ground, &tx, lease, &Outcome::Unstarted).await.map(drop)
         };
-        Ok(self.store().transact_with((self.ground().clone(), lease), give_back).await?)
+        let context = (self.ground().clone(), lease::Pulled::parse(lease)?);
+        Ok(self.store().transact_with(context, give_back).await?)
     }
 
     /// A pull worker has done an item.
-    pub async fn complete(&self, lease: i64, work_id: &str, return_value: Box<RawValue>) -> Result<()> {
-        let bytes = return_value.get().len();
-        if bytes > MAX_VALUE_BYTES {
-            return Err(Error::TooLarge { field: "returnValue".to_owned(), bytes });
-        }
+    pub async fn complete(&self, lease: &str, work_id: &str, return_value: Box<RawValue>) -> Result<()> {
+        check_value("returnValue", &return_value, Bounds::bytes(MAX_VALUE_BYTES))?;
         self.end_pulled(lease, work_id, Outcome::Success(return_value)).await
     }
 
     /// A pull worker could not do an item.
-    pub async fn fail(&self, lease: i64, work_id: &str, failure: Failure) -> Result<()> {
+    pub async fn fail(&self, lease: &str, work_id: &str, failure: Failure) -> Result<()> {
         self.end_pulled(lease, work_id, Outcome::Failed(failure)).await
     }
 
-    async fn end_pulled(&self, lease: i64, work_id: &str, outcome: Outcome) -> Result<()> {
-        let not_held = || Error::NotHeld { id: work_id.to_owned(), lease };
+    async fn end_pulled(&self, lease: &str, work_id: &str, outcome: Outcome) -> Result<()> {
+        let lease = lease::Pulled::parse(lease)?;
+        let not_held = || Error::NotHeld { id: work_id.to_owned(), lease: lease.number };
         let id = parse(work_id).ok_or_else(not_held)?;
         let mut is_told_later = false;
         loop {
             let progress: Arc<Progress> = Arc::default();
-            let end = End { lease, id, outcome: outcome.clone(), is_told_later, progress: progress.clone() };
+            let (lease, outcome_again) = (lease.clone(), outcome.clone());
+            let end = End { lease, id, outcome: outcome_again, is_told_later, progress: progress.clone() };
             let run = async |tx: Tx, (ground, end): (Arc<Ground>, End)| end_in(&ground, &tx, &end).await;
             let error = match self.store().transact_with((self.ground().clone(), end), run).await {
                 Ok((pool, function)) => {
@@ -269,10 +291,10 @@ impl Work {
     }
 }
 
-async fn extend_in(tx: &Tx, lease: i64, by_ms: i64) -> mainstay_store::Result<Extended> {
-    let extended = tx.query(EXTEND, params![lease, by_ms]).await?;
-    let Some(row) = extended.first() else { return Err(Error::LeaseLost(lease).into()) };
-    let until_ms = row.get(0)?;
+async fn extend_in(tx: &Tx, lease: &lease::Pulled, by_ms: i64) -> mainstay_store::Result<Extended> {
+    lease::hold_pulled(tx, lease, Hold::InPlace).await?;
+    let lease = lease.number;
+    let until_ms = lease::extend_pulled(tx, lease, by_ms).await?.ok_or(Error::LeaseLost(lease))?;
     let mut canceled = Vec::new();
     if let Some((held, _, taken)) = held_under(tx, lease).await? {
         let asked = canceled_ones(tx).await?;
@@ -293,6 +315,9 @@ async fn held_under(tx: &Tx, lease: i64) -> mainstay_store::Result<Option<(Held,
 
 /// Whether a claim could give anything. It may be too late when it does, and is then looked at again.
 async fn is_worth_it(ground: &Ground, tx: &Tx, pull: &Pull, pool: i64) -> mainstay_store::Result<bool> {
+    // A pool that was deleted meanwhile has no more work.
+    let row = tx.query_optional(STATE, params![pool]).await?;
+    let row = row.ok_or_else(|| Error::UnknownPool(pull.pool.clone()))?;
     let is_offered = |function: &str| pull.functions.iter().any(|offered| offered == function);
     let lanes = Directory::lanes_of(tx, pool, is_offered).await?;
     for lanes in &lanes {
@@ -302,8 +327,7 @@ async fn is_worth_it(ground: &Ground, tx: &Tx, pull: &Pull, pool: i64) -> mainst
     if !is_any_ready(tx, &groups).await? {
         return Ok(false);
     }
-    let row = tx.query_one(STATE, params![pool]).await?;
-    let (settings, is_paused): (_, bool) = (ground.settings(row.get(0)?, row.get(1)?)?, row.get(2)?);
+    let (settings, is_paused): (_, bool) = (ground.settings(&pull.pool, row.get(0)?)?, row.get(1)?);
     let slots: i64 = tx.query_one(SLOTS, params![pool]).await?.get(0)?;
     Ok(!is_paused && slots < i64::from(settings.max_parallelism))
 }
@@ -319,7 +343,8 @@ async fn take(ground: &Arc<Ground>, tx: &Tx, pull: &Pull, pool: i64) -> mainstay
         return Ok((nothing, None));
     }
     let lease_ms = i64::try_from(pull.lease.as_millis()).unwrap_or(i64::MAX);
-    let lease = lease::take(tx, &format!("{}{}", lease::PULL, pull.worker), lease_ms).await?;
+    let taken = lease::take_pulled(tx, &pull.worker, lease_ms).await?;
+    let (lease, shown) = (taken.number, taken.to_string());
     let wish = Wish { pool, lease, lanes: Arc::new(Group::all(ground, &lanes)), running: 0, most: pull.most };
     let claimed = claim(ground, tx, &wish).await?;
     if claimed.texts.is_empty() {
@@ -351,7 +376,7 @@ async fn take(ground: &Arc<Ground>, tx: &Tx, pull: &Pull, pool: i64) -> mainstay
         }
     });
     let until_ms = Some(claimed.now_ms + lease_ms);
-    Ok((Pulled { lease: Some(lease), until_ms, items: items.collect() }, None))
+    Ok((Pulled { lease: Some(shown), until_ms, items: items.collect() }, None))
 }
 
 /// Ends items that nobody may start any more.
@@ -379,7 +404,7 @@ async fn end_late(
 /// The end of an item that a pull worker had.
 #[derive(Clone)]
 struct End {
-    lease: i64,
+    lease: lease::Pulled,
     id: Uuid,
     outcome: Outcome,
     is_told_later: bool,
@@ -389,11 +414,10 @@ struct End {
 /// Ends an item; its pool and its function.
 async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Result<(String, String)> {
     // Two ends under one lease must see each other's marks.
-    if tx.query_holding(OWN, params![end.lease], Hold::Alone).await?.is_empty() {
-        return Err(Error::LeaseLost(end.lease).into());
-    }
-    let not_held = || mainstay_store::Error::from(Error::NotHeld { id: text(end.id), lease: end.lease });
-    let (held, pool, taken) = held_under(tx, end.lease).await?.ok_or_else(not_held)?;
+    lease::hold_pulled(tx, &end.lease, Hold::Alone).await?;
+    let lease = end.lease.number;
+    let not_held = || mainstay_store::Error::from(Error::NotHeld { id: text(end.id), lease });
+    let (held, pool, taken) = held_under(tx, lease).await?.ok_or_else(not_held)?;
     let batch = held.batch;
     let taken = taken.into_iter().find(|taken| taken.id == end.id && !held.is_done(taken.index));
     let taken = taken.ok_or_else(not_held)?;
@@ -407,7 +431,7 @@ async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Res
         pool,
         pool_name,
         settings,
-        lease: Some(end.lease),
+        lease: Some(lease),
         endings: vec![(batch, ending)],
         held: vec![held],
         progress: end.progress.clone(),
@@ -418,8 +442,8 @@ async fn end_in(ground: &Arc<Ground>, tx: &Tx, end: &End) -> mainstay_store::Res
         if tx.query_one(SLOTS, params![pool]).await?.get::<i64>(0)? >= at_once {
             tx.wake(&pool_topic(pool))?;
         }
-        lease::give_up(tx, end.lease).await?;
-        lease::end(tx, end.lease).await?;
+        lease::give_up(tx, lease).await?;
+        lease::end(tx, lease).await?;
     }
     Ok(ended)
 }

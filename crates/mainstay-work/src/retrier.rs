@@ -1,5 +1,6 @@
 //! The retrier and timers: work in pools of their own.
 
+use crate::enqueue::check;
 use crate::error::{Error, Result};
 use crate::item::NewWork;
 use crate::pool::Pool;
@@ -66,6 +67,7 @@ impl Work {
         options: RunOptions,
     ) -> Result<String> {
         let item = self.run_item(function, args, options)?;
+        check(&self.ground().functions(), std::slice::from_ref(&item))?;
         self.check_action(function).await?;
         Ok(self.enqueue(item).await?.work_id)
     }

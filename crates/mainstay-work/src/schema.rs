@@ -3,8 +3,19 @@
 use mainstay_store::migrations::{Component, Script, Step};
 
 /// What work needs; give it to [`Options::component`](mainstay_store::Options::component).
-pub static COMPONENT: Component =
-    Component { name: "work", steps: &[CREATE_WORK, CREATE_DEAD_LETTERS, LINK_LETTERS, FIND_DUE_LETTERS] };
+pub static COMPONENT: Component = Component {
+    name: "work",
+    steps: &[
+        CREATE_WORK,
+        CREATE_DEAD_LETTERS,
+        LINK_LETTERS,
+        FIND_DUE_LETTERS,
+        RECORD_FAILURES,
+        REMEMBER_DELETED_POOLS,
+        GUARD_LEASES,
+        NOTE_POOLS_OF_LETTERS,
+    ],
+};
 
 /// What waits in `mainstay_work` is in one of these states.
 pub(crate) mod waiting {
@@ -188,6 +199,58 @@ const FIND_DUE_LETTERS: Step = Step {
     needs: 0,
 };
 
+/// The treatment of failures by an `onComplete` function, for nodes without the function. Programs that do not know the
+/// column leave it as it is.
+const RECORD_FAILURES: Step = Step {
+    name: "record_failures",
+    script: Script::Both(&["ALTER TABLE mainstay_functions ADD COLUMN recording BIGINT NOT NULL DEFAULT 0"]),
+    needs: 0,
+};
+
+/// Numbers and names of deleted pools: a number is never given out again, and items that ended are listed with the name
+/// of their pool. `last_lane` is the highest number of a lane at that time, for the same reason.
+const REMEMBER_DELETED_POOLS: Step = Step {
+    name: "remember_deleted_pools",
+    script: Script::Both(&["CREATE TABLE mainstay_deleted_pools (
+        number BIGINT NOT NULL PRIMARY KEY,
+        name TEXT COLLATE \"binary\" NOT NULL,
+        last_lane BIGINT NOT NULL,
+        deleted_at BIGINT NOT NULL)"]),
+    needs: 0,
+};
+
+/// The secret part of a pull worker's lease. Leases of nodes have none, nor have leases from before: nothing can be done
+/// under those, and their items are taken back when they are over.
+const GUARD_LEASES: Step = Step {
+    name: "guard_leases",
+    script: Script::Both(&["ALTER TABLE mainstay_leases ADD COLUMN token TEXT"]),
+    needs: 0,
+};
+
+/// The pool of a letter of work in the inbox, by number; letters of other sources have none. Programs that do not know the column
+/// leave it empty.
+const NOTE_POOLS_OF_LETTERS: Step = Step {
+    name: "note_pools_of_letters",
+    script: Script::Each {
+        sqlite: &[
+            "ALTER TABLE mainstay_dead_letters ADD COLUMN pool BIGINT",
+            "UPDATE mainstay_dead_letters SET pool = l.pool FROM mainstay_letters l
+                WHERE mainstay_dead_letters.reference = 'work_' || lower(substr(hex(l.id), 1, 8) || '-' ||
+                substr(hex(l.id), 9, 4) || '-' || substr(hex(l.id), 13, 4) || '-' || substr(hex(l.id), 17, 4) || '-' ||
+                substr(hex(l.id), 21)) AND mainstay_dead_letters.kind = l.kind",
+            DEAD_LETTERS_OF_POOLS,
+        ],
+        postgres: &[
+            "ALTER TABLE mainstay_dead_letters ADD COLUMN pool BIGINT",
+            "UPDATE mainstay_dead_letters SET pool = l.pool FROM mainstay_letters l
+                WHERE mainstay_dead_letters.reference = 'work_' || CAST(CAST(encode(l.id, 'hex') AS UUID) AS TEXT)
+                AND mainstay_dead_letters.kind = l.kind",
+            DEAD_LETTERS_OF_POOLS,
+        ],
+    },
+    needs: 0,
+};
+
 const DEAD_LETTERS_BY_REFERENCE: &str =
     "CREATE UNIQUE INDEX mainstay_dead_letters_by_reference ON mainstay_dead_letters (reference, name, kind)";
 const DEAD_LETTERS_IN_ORDER: &str =
@@ -199,6 +262,7 @@ const DEAD_LETTERS_BY_GROUP: &str =
     "CREATE INDEX mainstay_dead_letters_by_group ON mainstay_dead_letters (error_group, number)";
 const DEAD_LETTERS_CORRELATED: &str = "CREATE INDEX mainstay_dead_letters_correlated \
      ON mainstay_dead_letters (correlation, number) WHERE correlation IS NOT NULL";
+const DEAD_LETTERS_OF_POOLS: &str = "CREATE INDEX mainstay_dead_letters_of_pools ON mainstay_dead_letters (pool, number) WHERE pool IS NOT NULL";
 
 const POOLS: &str = "CREATE TABLE mainstay_pools (
     number BIGINT NOT NULL PRIMARY KEY,

@@ -80,6 +80,11 @@ impl Native {
         })
     }
 
+    /// Whether an item in this state has ended.
+    pub(crate) fn is_ended(self) -> bool {
+        matches!(self, Self::Success | Self::Failed | Self::Canceled)
+    }
+
     pub(crate) fn state(self) -> State {
         match self {
             Self::Ready | Self::Delayed | Self::Behind => State::Pending,
@@ -334,7 +339,7 @@ async fn cancel_where_it_is(
 ) -> mainstay_store::Result<Option<Canceled>> {
     let own = params![&id.as_bytes()[..]];
     if let Some(row) = tx.query(TAKE, own).await?.pop() {
-        let now_ms = ground.now_ms(tx).await?;
+        let now_ms = tx.now_ms().await?;
         let (pool, state): (i64, i64) = (row.get(0)?, row.get(1)?);
         let mut item: Item = serde_json::from_str(row.get(2)?).map_err(mainstay_store::Error::application)?;
         if state == waiting::BEHIND

@@ -1,50 +1,78 @@
 //! The workshop as its users see it.
 
+use crate::bounds::MAX_POOLS;
 use crate::directory::{Directory, pool_topic};
 use crate::engine::{Engine, LEASE};
-use crate::enqueue::{Enqueued, Receipt, check, noted, parse, text};
+use crate::enqueue::{Enqueued, Receipt, given, noted, parse, text};
 use crate::error::{Error, Result};
 use crate::figures::Figures;
 use crate::fronts::Fronts;
-use crate::functions::{Function, FunctionKind, Functions};
-use crate::item::{NewWork, name};
+use crate::functions::{FunctionKind, Functions};
+use crate::item::{NewWork, own_name};
 use crate::lease;
 use crate::pool::{Depth, Pool, PoolStatus};
 use crate::retrier::own_pools;
-use mainstay_core::clock::Clock;
 use mainstay_core::ids::Ids;
 use mainstay_core::random::Random;
 use mainstay_store::{Row, Store, Tx, params};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
+
+/// The functions of this node. They can be added until an engine starts.
+#[derive(Default)]
+struct Registered {
+    functions: Arc<Functions>,
+    is_sealed: bool,
+}
 
 /// What every part of the workshop stands on.
 pub(crate) struct Ground {
     pub(crate) store: Store,
-    pub(crate) functions: Functions,
+    functions: RwLock<Registered>,
     pub(crate) directory: Directory,
     pub(crate) figures: Arc<Figures>,
     pub(crate) ids: Ids,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     /// How long a lease lasts.
     pub(crate) lease_ms: i64,
     /// Settings as they were read last, by their text.
     settings: Mutex<HashMap<String, (String, Arc<Pool>)>>,
+    /// Pools that this program declares: they are not deleted under it.
+    declared: Mutex<HashSet<String>>,
+    max_pools: AtomicUsize,
     pub(crate) fronts: Arc<Fronts>,
 }
 
 impl Ground {
-    /// The database's time. The process that owns a SQLite file is the database.
-    pub(crate) async fn now_ms(&self, tx: &Tx) -> mainstay_store::Result<i64> {
-        if self.store.is_shared() { tx.now_ms().await } else { Ok(self.clock.now_ms()) }
+    /// The functions of this node.
+    pub(crate) fn functions(&self) -> Arc<Functions> {
+        self.functions.read().unwrap_or_else(PoisonError::into_inner).functions.clone()
+    }
+
+    /// The functions of this node, to which none can be added from here on.
+    pub(crate) fn seal_functions(&self) -> Arc<Functions> {
+        let mut registered = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        registered.is_sealed = true;
+        registered.functions.clone()
+    }
+
+    /// Adds functions to those of this node.
+    fn add_functions(&self, added: &Functions) -> Result<()> {
+        let mut registered = self.functions.write().unwrap_or_else(PoisonError::into_inner);
+        if registered.is_sealed {
+            return Err(Error::invalid("functions", "cannot be registered after the engine has started"));
+        }
+        let all = registered.functions.with(added)?;
+        registered.functions = Arc::new(all);
+        Ok(())
     }
 
     /// That a column is among those that a statement selects. On PostgreSQL as a list that is made first: with stale
     /// figures about a table the server may otherwise select anew for every row.
     pub(crate) fn among(&self, column: &str, select: &str) -> String {
-        if self.store.is_shared() {
+        if self.store.capabilities().plans_by_statistics {
             format!("{column} = ANY (ARRAY({select}))")
         } else {
             format!("{column} IN ({select})")
@@ -53,7 +81,7 @@ impl Ground {
 
     /// The place after which none of these lanes has been taken. On SQLite nothing lies in the way before it.
     pub(crate) fn reached(&self, lanes: &[i64]) -> i64 {
-        if self.store.is_shared() { self.fronts.reached(lanes) } else { 0 }
+        if self.store.capabilities().concurrent_writers { self.fronts.reached(lanes) } else { 0 }
     }
 
     /// A pool's settings, read once for each text.
@@ -67,8 +95,32 @@ impl Ground {
         let mut pool: Pool = serde_json::from_str(text).map_err(mainstay_store::Error::application)?;
         pool.name = name.to_owned();
         let pool = Arc::new(pool);
+        if known.len() >= 2 * self.max_pools() {
+            // More than there can be, so most were deleted.
+            known.clear();
+        }
         known.insert(name.to_owned(), (text.to_owned(), pool.clone()));
         Ok(pool)
+    }
+}
+
+impl Ground {
+    pub(crate) fn is_declared(&self, pool: &str) -> bool {
+        self.declared.lock().unwrap_or_else(PoisonError::into_inner).contains(pool)
+    }
+
+    fn declare(&self, pool: &str) {
+        self.declared.lock().unwrap_or_else(PoisonError::into_inner).insert(pool.to_owned());
+    }
+
+    fn max_pools(&self) -> usize {
+        self.max_pools.load(Ordering::Relaxed)
+    }
+
+    /// Forgets a pool that was deleted, and its lanes.
+    pub(crate) fn forget_pool(&self, number: i64, name: &str) {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.fronts.forget(&self.directory.forget_pool(number));
     }
 }
 
@@ -102,7 +154,7 @@ struct Opened;
 const SET_PAUSED: &str =
     "UPDATE mainstay_pools SET is_paused = $2, changed_at = mainstay_now() WHERE number = $1";
 const POOLS: &str = "SELECT number, name, settings, is_paused, changed_at FROM mainstay_pools";
-const TOTALS: &str = "SELECT CAST(coalesce(sum(pending), 0) AS BIGINT), CAST(coalesce(sum(started), 0) AS BIGINT), \
+pub(crate) const TOTALS: &str = "SELECT CAST(coalesce(sum(pending), 0) AS BIGINT), CAST(coalesce(sum(started), 0) AS BIGINT), \
      CAST(coalesce(sum(ended), 0) AS BIGINT) FROM (\
      SELECT pending, started, ended FROM mainstay_pool_totals WHERE pool = $1 UNION ALL \
      SELECT pending, started, ended FROM mainstay_pool_changes WHERE pool = $1) AS parts";
@@ -130,59 +182,82 @@ impl Work {
     pub async fn open_with_lease(store: &Store, functions: Functions, lease: Duration) -> Result<Self> {
         let ground = Arc::new(Ground {
             store: store.clone(),
-            functions,
+            functions: RwLock::default(),
             directory: Directory::default(),
             figures: Arc::default(),
             ids: Ids::new(store.clock().clone(), store.random().clone()),
-            clock: store.clock().clone(),
             random: store.random().clone(),
             lease_ms: i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).max(1),
             settings: Mutex::default(),
+            declared: Mutex::default(),
+            max_pools: AtomicUsize::new(MAX_POOLS),
             fronts: Arc::default(),
         });
-        for (function, _) in ground.functions.iter() {
-            name("function", function)?;
-        }
-        for (function, _) in ground.functions.circuits() {
-            let kind = ground.functions.get(function).map(Function::kind);
-            if kind != Some(FunctionKind::Action) {
-                return Err(Error::invalid("circuit", format!("{function:?} is no action of this node")));
-            }
-        }
-        // The file of a store that is not shared has one owner at a time: whoever held a lease is gone.
-        let is_first = !store.is_shared() && store.companion::<Opened>(None).is_none();
+        ground.add_functions(&functions)?;
+        // A store of one node has one owner at a time: the process that held a lease has ended.
+        let is_first = !store.capabilities().many_nodes && store.companion::<Opened>(None).is_none();
         if is_first {
             store.companion(Some(Arc::new(Opened)));
         }
-        let declare = async |tx: Tx, (ground, is_first): (Arc<Ground>, bool)| {
+        let declare = async |tx: Tx, (ground, functions, is_first): (Arc<Ground>, Functions, bool)| {
             if is_first {
                 lease::give_up_all(&tx).await?;
             }
             for pool in own_pools() {
-                Directory::ensure_pool(&tx, &pool).await?;
+                Directory::ensure_pool(&tx, &pool, ground.max_pools()).await?;
             }
-            for (name, function) in ground.functions.iter() {
-                Directory::put_function(&tx, name, function.kind().as_str()).await?;
-            }
-            Ok(())
+            Directory::put_functions(&tx, &functions).await
         };
-        store.transact_with((ground.clone(), is_first), declare).await?;
+        store.transact_with((ground.clone(), functions, is_first), declare).await?;
         Ok(Self { ground })
     }
 
-    /// Declares a pool, or changes its settings.
+    /// Registers more functions of this node, until an engine starts: a service that needs the work registers its own when it
+    /// opens. A name that is registered already is refused.
+    pub async fn register(&self, functions: Functions) -> Result<()> {
+        self.ground.add_functions(&functions)?;
+        let put = async |tx: Tx, functions: Functions| Directory::put_functions(&tx, &functions).await;
+        Ok(self.store().transact_with(functions, put).await?)
+    }
+
+    /// Bounds the pools of the store, for this process: give every node the same. [`MAX_POOLS`] unless given.
+    pub fn max_pools(&self, most: usize) {
+        self.ground.max_pools.store(most, Ordering::Relaxed);
+    }
+
+    /// Declares a pool, or changes its settings. This program then needs it, so it cannot be deleted here.
     pub async fn pool(&self, pool: Pool) -> Result<()> {
-        pool.check()?;
-        let put = async |tx: Tx, pool: Pool| Directory::put_pool(&tx, &pool).await;
-        self.store().transact_with(pool, put).await?;
+        let name = pool.name.clone();
+        self.put_pool(pool).await?;
+        self.ground.declare(&name);
         Ok(())
     }
 
-    /// Declares a function that somebody else runs, such as a pull worker.
+    /// Declares a pool unless it exists: an operator's settings stay. It cannot be deleted here either.
+    pub async fn ensure_pool(&self, pool: Pool) -> Result<()> {
+        pool.check()?;
+        self.ground.declare(&pool.name);
+        let ensure = async |tx: Tx, (ground, pool): (Arc<Ground>, Pool)| {
+            Directory::ensure_pool(&tx, &pool, ground.max_pools()).await
+        };
+        Ok(self.store().transact_with((self.ground.clone(), pool), ensure).await?)
+    }
+
+    /// Makes a pool, or changes its settings, on behalf of an operator. Unlike one of [`pool`](Self::pool) it can be deleted.
+    pub async fn put_pool(&self, pool: Pool) -> Result<()> {
+        pool.check()?;
+        let put = async |tx: Tx, (ground, pool): (Arc<Ground>, Pool)| {
+            Directory::put_pool(&tx, &pool, ground.max_pools()).await
+        };
+        self.store().transact_with((self.ground.clone(), pool), put).await?;
+        Ok(())
+    }
+
+    /// Declares a function that runs elsewhere, such as in a pull worker.
     pub async fn declare(&self, function: &str, kind: FunctionKind) -> Result<()> {
-        name("function", function)?;
+        own_name("function", function)?;
         let put = async |tx: Tx, (function, kind): (String, FunctionKind)| {
-            Directory::put_function(&tx, &function, kind.as_str()).await
+            Directory::put_remote_function(&tx, &function, kind.as_str()).await
         };
         Ok(self.store().transact_with((function.to_owned(), kind), put).await?)
     }
@@ -200,7 +275,7 @@ impl Work {
 
     /// Enqueues many items in one transaction: all of them or none.
     pub async fn enqueue_all(&self, items: Vec<NewWork>) -> Result<Vec<Enqueued>> {
-        check(&self.ground.functions, &items)?;
+        let items = given(&self.ground.functions(), items)?;
         let ground = self.ground.clone();
         let add = async |tx: Tx, (ground, items): (Arc<Ground>, Arc<Vec<NewWork>>)| {
             Ok(noted(&ground, &tx).add((*items).clone()))
@@ -211,8 +286,7 @@ impl Work {
 
     /// Enqueues at the end of a transaction, beside what its author writes: all of it is committed, or nothing.
     pub fn enqueue_in(&self, tx: &Tx, items: impl IntoIterator<Item = NewWork>) -> Result<Receipt> {
-        let items: Vec<NewWork> = items.into_iter().collect();
-        check(&self.ground.functions, &items)?;
+        let items = given(&self.ground.functions(), items)?;
         Ok(noted(&self.ground, tx).add(items))
     }
 
@@ -229,8 +303,9 @@ impl Work {
             if item.dedupe.is_some() {
                 return Err(Error::invalid("dedupe", "is not for an item that has an id"));
             }
-            check(&self.ground.functions, std::slice::from_ref(&item))?;
-            noted(&self.ground, tx).add_as(item, id);
+            for item in given(&self.ground.functions(), [item])? {
+                noted(&self.ground, tx).add_as(item, id);
+            }
         }
         Ok(())
     }
@@ -246,13 +321,14 @@ impl Work {
     }
 
     async fn set_paused(&self, pool: &str, is_paused: bool) -> Result<()> {
-        let set = async |tx: Tx, (ground, pool, is_paused): (Arc<Ground>, String, bool)| {
-            let number = ground.directory.pool(&tx, &pool).await??;
-            tx.execute(SET_PAUSED, params![number, i64::from(is_paused)]).await?;
+        let set = async |tx: Tx, (pool, is_paused): (String, bool)| {
+            let number = Directory::pool(&tx, &pool).await??;
+            if tx.execute(SET_PAUSED, params![number, i64::from(is_paused)]).await? == 0 {
+                return Err(Error::UnknownPool(pool).into());
+            }
             tx.wake(&pool_topic(number))
         };
-        let context = (self.ground.clone(), pool.to_owned(), is_paused);
-        Ok(self.store().transact_with(context, set).await?)
+        Ok(self.store().transact_with((pool.to_owned(), is_paused), set).await?)
     }
 
     /// All pools, and how they are doing.
@@ -280,7 +356,7 @@ impl Work {
     /// How much waits in a pool.
     pub async fn depth(&self, pool: &str) -> Result<Depth> {
         let read = async |tx: Tx, (ground, pool): (Arc<Ground>, String)| {
-            let number = ground.directory.pool(&tx, &pool).await??;
+            let number = Directory::pool(&tx, &pool).await??;
             depth(&ground, &tx, number).await
         };
         Ok(self.store().read_with((self.ground.clone(), pool.to_owned()), read).await?)
@@ -290,11 +366,9 @@ impl Work {
     /// [`Depth::pending`] that leaves out what waits for its time or its key.
     pub async fn due(&self, pool: &str, most: u64) -> Result<u64> {
         let read = async |tx: Tx, (ground, pool, most): (Arc<Ground>, String, u64)| {
-            let number = ground.directory.pool(&tx, &pool).await??;
-            let mut due: u64 = tx
-                .query_one(OVERDUE, params![number, ground.now_ms(&tx).await?, most as i64])
-                .await?
-                .get(0)?;
+            let number = Directory::pool(&tx, &pool).await??;
+            let mut due: u64 =
+                tx.query_one(OVERDUE, params![number, tx.now_ms().await?, most as i64]).await?.get(0)?;
             for lane in Directory::lanes_of(&tx, number, |_| true).await?.into_iter().flatten() {
                 if due >= most {
                     break;
@@ -339,7 +413,7 @@ async fn pool_status(ground: &Ground, tx: &Tx, row: &Row) -> mainstay_store::Res
 }
 
 async fn depth(ground: &Ground, tx: &Tx, pool: i64) -> mainstay_store::Result<Depth> {
-    let now_ms = ground.now_ms(tx).await?;
+    let now_ms = tx.now_ms().await?;
     let totals = tx.query_one(TOTALS, params![pool]).await?;
     let (pending, started, ended): (i64, i64, i64) = (totals.get(0)?, totals.get(1)?, totals.get(2)?);
     let lately = tx.query_one(LATELY, params![pool, now_ms - LATELY_MS]).await?;

@@ -27,19 +27,14 @@
 //! - `redis`: rate limits in Redis
 //! - `axum`: layers know axum's routes and connections, and what comes to an inbox is an extractor
 //!
-//! The rooms of the house are re-exported under their short names: [`core`], the laws, [`store`], the
-//! ground, [`events`], the ledger, [`guards`], what stands between an application and a bad day, [`work`], the
-//! workshop, and [`flows`], the offices.
+//! The crates are re-exported under short names: [`core`] (pure rules), [`store`] (transactions), [`events`] (log), [`guards`]
+//! (rate limits, circuits, retries), [`work`] (pools, timers, crons), and [`flows`] (commands, projections, delivery).
 
-mod handle;
-mod house;
-
-pub use handle::Handle;
-pub use house::{Builder, Mainstay};
 pub use mainstay_core as core;
 pub use mainstay_events as events;
 pub use mainstay_flows as flows;
 pub use mainstay_guards as guards;
+pub use mainstay_runtime::{Builder, Handle, Mainstay, Services};
 pub use mainstay_store as store;
 pub use mainstay_work as work;
 
@@ -63,6 +58,8 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../../../CONTRIBUTING.md")]
     mod contributing {}
+    #[doc = include_str!("../../../docs/examples.md")]
+    mod examples {}
     #[doc = include_str!("../../../docs/concepts/circuits.md")]
     mod circuits {}
     #[doc = include_str!("../../../docs/concepts/commands.md")]

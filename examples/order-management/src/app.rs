@@ -6,13 +6,13 @@ use crate::notifications::Notifications;
 use crate::orders::Orders;
 use crate::payments::{PaymentProvider, Payments};
 use crate::{processes, projections};
+use mainstay::Mainstay;
 use mainstay::flows::Result;
 use mainstay::flows::commands::{Command, Commands, Dispatched};
 use mainstay::flows::delivery::publications::{Publication, Webhook};
 use mainstay::flows::projections::Registry;
 use mainstay::store::{Options, Store};
 use mainstay::work::Functions;
-use mainstay::{Handle, Mainstay};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -43,26 +43,24 @@ impl OrderManagement {
 
     /// The same among services of others.
     pub async fn open_among(options: Options, neighbours: Neighbours) -> Result<Self> {
-        let handle = Handle::new();
-        let (targets, forwarding) = integration::publishing(neighbours.notifications);
+        let Neighbours { notifications, payments } = neighbours;
         let commands = Commands::new().decider(Orders).decider(Products).decider(Reservations);
         let commands = commands.decider(Notifications).decider(Payments);
-        let mut followers = processes::all(projections::all(Registry::new()), &handle).with(forwarding);
-        if neighbours.payments.is_some() {
-            followers = processes::fulfilment(followers, &handle);
-        }
+        let has_payments = payments.is_some();
         let options = options.component(processes::COMPONENT).component(inventory::COMPONENT);
-        let mut house = Mainstay::with(options)
+        let mut builder = Mainstay::with(options)
             .commands(commands)
-            .projections(followers)
-            .targets(targets)
-            .functions(processes::functions(Functions::new(), &handle))
-            .pool(processes::pool())
-            .handle(handle);
-        if let Some(provider) = neighbours.payments {
-            house = processes::provider(house, provider);
+            .projections_with(move |handle| {
+                let registry = processes::all(projections::all(Registry::new()), handle);
+                if has_payments { processes::fulfilment(registry, handle) } else { registry }
+            })
+            .targets(integration::targets(notifications))
+            .functions_with(|handle| processes::functions(Functions::new(), handle))
+            .pool(processes::pool());
+        if let Some(provider) = payments {
+            builder = processes::provider(builder, provider);
         }
-        let mainstay = house.start().await?;
+        let mainstay = builder.start().await?;
         mainstay.work().cron(processes::cron()?).await?;
         Ok(Self { mainstay })
     }

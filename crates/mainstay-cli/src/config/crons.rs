@@ -1,6 +1,6 @@
 //! `[crons.NAME]`: work that the clock enqueues.
 
-use super::table::FieldKind::{Any, Integer, OneOf, Table as Nested, Text};
+use super::table::FieldKind::{Any, Integer, Name, OneOf, Table as Nested, Text};
 use super::table::{Collection, Field, Given, Table};
 use mainstay::work::{Cron, Missed, Schedule};
 
@@ -18,10 +18,10 @@ pub static COLLECTION: Collection = Collection {
                   nickname such as `@daily`, in a `timeZone` of the IANA database, UTC unless given; or `everyMs`, \
                   counted from `fromMs`.",
         },
-        Field { key: "pool", kind: Text("the name of a pool"), default: None, doc: "Into which pool." },
+        Field { key: "pool", kind: Name("the name of a pool"), default: None, doc: "Into which pool." },
         Field {
             key: "function",
-            kind: Text("the name of a function"),
+            kind: Name("the name of a function"),
             default: None,
             doc: "What is to be done.",
         },

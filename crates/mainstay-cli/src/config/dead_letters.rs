@@ -3,7 +3,7 @@
 use super::Config;
 use super::setting::Kind::Integer;
 use super::setting::{Section, Setting, Value};
-use mainstay::flows::dead_letters::{Again, Upkeep};
+use mainstay::flows::dead_letters::{Again, Kind as LetterKind, Upkeep};
 use std::time::Duration;
 
 /// The section.
@@ -16,16 +16,16 @@ pub static SECTION: Section = Section {
         &ON_COMPLETE_RETRIES,
         &APPEND_RETRIES,
         &PROJECTION_RETRIES,
+        &QUARANTINED_EVENT_RETRIES,
         &INITIAL_BACKOFF_MS,
         &BACKOFF_BASE,
         &MAX_BACKOFF_MS,
         &IGNORE_AFTER_DAYS,
+        &INTERVAL_MS,
     ],
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// Often enough for waits of minutes, and seldom enough to be free.
-const EVERY: Duration = Duration::from_secs(60);
 /// Ten years; a larger number is a mistake in the unit.
 const MOST_DAYS: i64 = 3_650;
 /// What the inbox allows.
@@ -55,6 +55,13 @@ static PROJECTION_RETRIES: Setting = setting(
     0,
     "How often a letter of a projection is tried again; 0 is never.",
 );
+static QUARANTINED_EVENT_RETRIES: Setting = setting(
+    "quarantinedEventRetries",
+    0,
+    MOST_RETRIES,
+    0,
+    "How often a quarantined event is tried again; 0 is never.",
+);
 static INITIAL_BACKOFF_MS: Setting = setting(
     "initialBackoffMs",
     1,
@@ -73,6 +80,13 @@ static IGNORE_AFTER_DAYS: Setting = setting(
     0,
     "When a pending letter, of any kind, is left for good; 0 is never.",
 );
+static INTERVAL_MS: Setting = setting(
+    "intervalMs",
+    1_000,
+    86_400_000,
+    60_000,
+    "Interval between two looks for dead letters that are due.",
+);
 
 const fn setting(key: &'static str, least: i64, most: i64, usual: i64, doc: &'static str) -> Setting {
     let kind = Integer { least, most: Some(most) };
@@ -82,10 +96,11 @@ const fn setting(key: &'static str, least: i64, most: i64, usual: i64, doc: &'st
 /// What the configuration asks for.
 pub fn upkeep(config: &Config) -> Upkeep {
     let kinds = [
-        ("work", &WORK_RETRIES),
-        ("onComplete", &ON_COMPLETE_RETRIES),
-        ("append", &APPEND_RETRIES),
-        ("projection", &PROJECTION_RETRIES),
+        (LetterKind::Work, &WORK_RETRIES),
+        (LetterKind::OnComplete, &ON_COMPLETE_RETRIES),
+        (LetterKind::Append, &APPEND_RETRIES),
+        (LetterKind::Projection, &PROJECTION_RETRIES),
+        (LetterKind::QuarantinedEvent, &QUARANTINED_EVENT_RETRIES),
     ];
     let retry = kinds.into_iter().filter_map(|(kind, retries)| {
         let max_retries = u32::try_from(config.number(retries)).unwrap_or(u32::MAX);
@@ -95,8 +110,9 @@ pub fn upkeep(config: &Config) -> Upkeep {
             base: config.number(&BACKOFF_BASE) as f64,
             max_backoff_ms: config.number(&MAX_BACKOFF_MS),
         };
-        (max_retries > 0).then(|| (kind.to_owned(), again))
+        (max_retries > 0).then_some((kind, again))
     });
     let days = u32::try_from(config.number(&IGNORE_AFTER_DAYS)).unwrap_or(u32::MAX);
-    Upkeep { every: EVERY, retry: retry.collect(), ignore_after: (days > 0).then(|| DAY * days) }
+    let every = Duration::from_millis(config.number(&INTERVAL_MS));
+    Upkeep { every, retry: retry.collect(), ignore_after: (days > 0).then(|| DAY * days) }
 }

@@ -27,7 +27,7 @@ pub enum Error {
     /// The file is not TOML.
     #[error("{place}: {message}")]
     Syntax {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// What the parser says.
         message: String,
@@ -35,7 +35,7 @@ pub enum Error {
     /// A section that nobody reads.
     #[error("{place}: section [{section}] is not known to this version")]
     UnknownSection {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// Its name.
         section: String,
@@ -43,7 +43,7 @@ pub enum Error {
     /// A key that nobody reads.
     #[error("{place}: unknown key `{key}` in [{section}]")]
     UnknownKey {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The section it stands in.
         section: &'static str,
@@ -53,7 +53,7 @@ pub enum Error {
     /// A key in front of the first section.
     #[error("{place}: `{key}` stands outside of every section")]
     OutsideSections {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The key.
         key: String,
@@ -67,7 +67,7 @@ pub enum Error {
     /// A value that the setting does not take.
     #[error("{place}: {} must be {}, not {found}", setting.name(), setting.kind)]
     InvalidValue {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The setting.
         setting: &'static Setting,
@@ -77,7 +77,7 @@ pub enum Error {
     /// The name of a section that holds a value.
     #[error("{place}: [{section}] must be a section, not {found}")]
     NotASection {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The section.
         section: String,
@@ -90,15 +90,23 @@ pub enum Error {
         mainstay::work::MAX_NAME_BYTES
     )]
     BadName {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The name.
+        name: String,
+    },
+    /// A name that belongs to the platform.
+    #[error("{place}: {name}: names under \"mainstay.\" are reserved for the platform")]
+    ReservedName {
+        /// Line and column.
+        place: Place,
+        /// The table or the field.
         name: String,
     },
     /// A key of a table that nobody reads.
     #[error("{place}: unknown key `{key}` in [{table}]")]
     UnknownField {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The table.
         table: String,
@@ -110,7 +118,7 @@ pub enum Error {
     /// A table lacks what it cannot do without.
     #[error("{place}: [{table}] lacks `{}`, which must be {}", field.key, field.kind)]
     MissingField {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The table.
         table: String,
@@ -120,7 +128,7 @@ pub enum Error {
     /// A value that a field does not take.
     #[error("{place}: {name} must be {}, not {found}", field.kind)]
     InvalidField {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The field, with its table.
         name: String,
@@ -132,7 +140,7 @@ pub enum Error {
     /// A table that cannot be used as it is.
     #[error("{place}: {name}: {reason}")]
     Refused {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The table.
         name: String,
@@ -142,7 +150,7 @@ pub enum Error {
     /// A range of addresses that cannot be understood.
     #[error("{place}: {}: {source}", setting.name())]
     Range {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// The setting.
         setting: &'static Setting,
@@ -152,7 +160,7 @@ pub enum Error {
     /// A store URL that cannot be understood.
     #[error("{place}: {source}")]
     StoreUrl {
-        /// Where.
+        /// Line and column.
         place: Place,
         /// What is wrong with it.
         source: mainstay::store::Error,
@@ -178,6 +186,7 @@ impl Error {
             | Self::Refused { .. }
             | Self::Range { .. }
             | Self::NotASection { .. } => &INVALID_VALUE,
+            Self::ReservedName { .. } => mainstay::core::names::reserved_code(),
             Self::StoreUrl { source, .. } => source.entry(),
         }
     }
@@ -236,6 +245,7 @@ impl Error {
             | Self::InvalidValue { place, .. }
             | Self::NotASection { place, .. }
             | Self::BadName { place, .. }
+            | Self::ReservedName { place, .. }
             | Self::UnknownField { place, .. }
             | Self::MissingField { place, .. }
             | Self::InvalidField { place, .. }

@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::endpoint::{Endpoint, SECRET, TIMEOUT, URL};
-use super::table::FieldKind::Text;
+use super::table::FieldKind::Name;
 use super::table::{Collection, Field, Table};
 use mainstay::work::http::{Client, HttpFunction};
 
@@ -18,7 +18,7 @@ pub static COLLECTION: Collection = Collection {
         SECRET,
         Field {
             key: "circuit",
-            kind: Text("the name of a circuit"),
+            kind: Name("the name of a circuit"),
             default: Some("none"),
             doc: "The circuit that is asked before a call. While it is open, items of this function wait and spend no \
                   attempts; the first one that is taken afterwards is the probe. Set it under `[circuits.NAME]`.",

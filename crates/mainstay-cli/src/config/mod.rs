@@ -1,7 +1,7 @@
 //! The configuration: `mainstay.toml`, overridden by the environment, overridden by flags.
 //!
 //! - `setting`: what a setting is
-//! - `server`, `store`, `egress`, `publications`, `dead_letters`, `health`, `tracing`: the settings of `[server]` and so on; each further section is a file
+//! - `server`, `access`, `store`, `egress`, `publications`, `dead_letters`, `health`, `tracing`: the settings of `[server]` and so on; each further section is a file
 //!   like them and a line in [`SECTIONS`]
 //! - `table`: what a named table is
 //! - `pools`, `functions`, `targets`, `crons`, `limits`, `circuits`: the tables `[pools.NAME]` and so on; each further kind is a file
@@ -12,6 +12,7 @@
 //! - `error`: what can be wrong, and its codes
 //! - `suggest`: what somebody may have meant
 
+pub mod access;
 pub mod circuits;
 pub mod crons;
 pub mod dead_letters;
@@ -33,6 +34,7 @@ mod suggest;
 pub mod table;
 pub mod targets;
 pub mod tracing;
+pub mod work;
 
 pub use error::{CODES, Error};
 pub use place::Place;
@@ -51,7 +53,9 @@ use targets::Target;
 /// Every section this version knows.
 pub static SECTIONS: &[&Section] = &[
     &server::SECTION,
+    &access::SECTION,
     &store::SECTION,
+    &work::SECTION,
     &egress::SECTION,
     &publications::SECTION,
     &dead_letters::SECTION,
@@ -124,6 +128,13 @@ impl Config {
             draft.take(setting, setting.kind.read(&text), place, || format!("the text {text:?}"));
         }
         draft.finish(found.map(|(path, _)| path))
+    }
+
+    /// Reads a configuration from the text of a file alone, without environment and flags.
+    pub fn parse(text: &[u8]) -> Result<Self, Vec<Error>> {
+        let mut draft = Draft::default();
+        file::apply(Path::new(file::USUAL), text, &mut draft);
+        draft.finish(None)
     }
 
     /// The file that was read, if any.

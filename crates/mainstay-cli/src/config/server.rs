@@ -2,7 +2,7 @@
 
 use super::setting::Kind::{self, Integer};
 use super::setting::{Section, Setting, Value};
-use super::{Config, health};
+use super::{Config, access, health};
 use axum::body::Body;
 use mainstay::guards;
 use mainstay::guards::http::{Key, ProxyHeader, TrustedProxies};
@@ -22,6 +22,9 @@ pub static SECTION: Section = Section {
         &TLS_KEY,
         &INSECURE,
         &MAX_CONNECTIONS,
+        &MAX_CONNECTIONS_PER_ADDRESS,
+        &TOKEN_SHARE,
+        &TENANT_SHARE,
         &HEADER_TIMEOUT_MS,
         &REQUEST_TIMEOUT_MS,
         &BODY_TIMEOUT_MS,
@@ -73,7 +76,28 @@ static MAX_CONNECTIONS: Setting = setting(
     "maxConnections",
     Integer { least: 1, most: Some(1_000_000) },
     Value::Integer(defaults::MAX_CONNECTIONS as i64),
-    "How many connections are open at once. Further ones wait to be accepted.",
+    "Most connections that are open at once. A small reserve beyond them serves probes and admins only; other requests are \
+     answered with 503 `CONNECTIONS_FULL`.",
+);
+static MAX_CONNECTIONS_PER_ADDRESS: Setting = setting(
+    "maxConnectionsPerAddress",
+    Integer { least: 1, most: Some(1_000_000) },
+    Value::Integer(defaults::MAX_CONNECTIONS_PER_ADDRESS as i64),
+    "Most connections of one address, or of one IPv6 network of 64 bits. Further ones are treated as beyond \
+     `maxConnections`. Addresses in `proxies` are exempt.",
+);
+static TOKEN_SHARE: Setting = setting(
+    "tokenShare",
+    Integer { least: 1, most: Some(100) },
+    Value::Integer(defaults::TOKEN_SHARE as i64),
+    "Share of the server that one token may use at once, in percent: of the streams, which are half of `maxConnections`, and of \
+     as many requests as `maxConnections`. What is beyond is refused with `QUOTA_REACHED`.",
+);
+static TENANT_SHARE: Setting = setting(
+    "tenantShare",
+    Integer { least: 1, most: Some(100) },
+    Value::Integer(defaults::TENANT_SHARE as i64),
+    "The same for all tokens of a tenant together.",
 );
 static HEADER_TIMEOUT_MS: Setting = setting(
     "headerTimeoutMs",
@@ -146,10 +170,14 @@ const fn setting(key: &'static str, kind: Kind, default: Value, doc: &'static st
 pub fn options(config: &Config) -> Result<Options, Error> {
     let duration = |setting| Duration::from_millis(config.number(setting));
     let count = |setting| usize::try_from(config.number(setting)).unwrap_or(usize::MAX);
+    let percent = |setting| u8::try_from(config.number(setting)).unwrap_or(100);
     let options = Options::default()
         .listen(listen(config))
         .insecure(config.flag(&INSECURE))
         .max_connections(count(&MAX_CONNECTIONS))
+        .max_connections_per_address(count(&MAX_CONNECTIONS_PER_ADDRESS))
+        .token_share(percent(&TOKEN_SHARE))
+        .tenant_share(percent(&TENANT_SHARE))
         .header_timeout(duration(&HEADER_TIMEOUT_MS))
         .request_timeout(duration(&REQUEST_TIMEOUT_MS))
         .body_timeout(duration(&BODY_TIMEOUT_MS))
@@ -157,6 +185,7 @@ pub fn options(config: &Config) -> Result<Options, Error> {
         .max_body_bytes(count(&MAX_BODY_BYTES))
         .proxies(config.list(&PROXIES).iter().map(|range| range.parse().expect("ranges are checked")))
         .health(health::rules(config));
+    let options = access::apply(options, config);
     let options = match rate_limits(config)? {
         Some(rate_limits) => options.rate_limits(rate_limits),
         None => options,
@@ -169,6 +198,13 @@ pub fn options(config: &Config) -> Result<Options, Error> {
         (_, "") => Err(missing(&TLS_KEY)),
         (certificate, key) => Ok(options.tls(certificate, key)),
     }
+}
+
+/// Options of the API in this process, which has neither connections nor addresses to limit.
+pub fn local(config: &Config) -> Options {
+    let options = Options::default().listen(listen(config));
+    let most = usize::try_from(config.number(&MAX_BODY_BYTES)).unwrap_or(usize::MAX);
+    access::apply(options.max_body_bytes(most).health(health::rules(config)), config)
 }
 
 /// The limit of requests for each address, if there is one.

@@ -2,6 +2,7 @@
 //! number of tables of a kind, so they have no variables and no flags.
 
 use super::{Error, Place};
+use mainstay::core::names::is_reserved;
 use serde_json::{Map, Value as Json};
 use std::fmt;
 use toml::Spanned;
@@ -38,6 +39,8 @@ pub struct Field {
 pub enum FieldKind {
     /// Text.
     Text(&'static str),
+    /// The name of a pool, a function or a circuit.
+    Name(&'static str),
     /// A secret: text, or two of them while one replaces the other.
     Secret,
     /// One of these words.
@@ -63,7 +66,7 @@ pub enum FieldKind {
 impl fmt::Display for FieldKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(what) => out.write_str(what),
+            Self::Text(what) | Self::Name(what) => out.write_str(what),
             Self::Secret => out.write_str("a text such as \"env:NAME\", or a list of two"),
             Self::OneOf(words) => {
                 let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
@@ -174,6 +177,9 @@ impl Reader<'_> {
             let (place, name) = ((self.place)(name.span().start), name.get_ref().to_string());
             let full_name = format!("{}.{name}", collection.name);
             match value.get_ref() {
+                _ if is_reserved(&name) => {
+                    self.problems.push(Error::ReservedName { place, name: full_name });
+                }
                 _ if !is_name(&name) => self.problems.push(Error::BadName { place, name: full_name }),
                 DeValue::Table(table) => {
                     let given = self.fields(&full_name, &place, collection.fields, table, describe);
@@ -236,6 +242,10 @@ impl Reader<'_> {
             inner = self.fields(name, &place, fields, table, describe);
         }
         match json(value.get_ref()).filter(|json| fits(field.kind, json)) {
+            Some(Json::String(text)) if matches!(field.kind, FieldKind::Name(_)) && is_reserved(&text) => {
+                self.problems.push(Error::ReservedName { place, name: name.to_owned() });
+                None
+            }
             Some(value) => Some(Entry { field, place, value, inner }),
             None => {
                 let found = describe(value.get_ref());
@@ -254,7 +264,7 @@ fn is_name(name: &str) -> bool {
 
 fn fits(kind: FieldKind, value: &Json) -> bool {
     match (kind, value) {
-        (FieldKind::Text(_), Json::String(text)) => !text.is_empty(),
+        (FieldKind::Text(_) | FieldKind::Name(_), Json::String(text)) => !text.is_empty(),
         (FieldKind::Secret, Json::String(text)) => is_secret(text),
         (FieldKind::Secret, Json::Array(both)) => {
             (1..=2).contains(&both.len()) && both.iter().all(|one| one.as_str().is_some_and(is_secret))
@@ -278,6 +288,8 @@ fn is_secret(text: &str) -> bool {
 /// The value as JSON, if there is such a thing.
 fn json(value: &DeValue<'_>) -> Option<Json> {
     Some(match value {
+        // Neither database can hold a NUL.
+        DeValue::String(text) if text.contains('\0') => return None,
         DeValue::String(text) => Json::String(text.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok()?.into(),
         DeValue::Float(number) => Json::Number(serde_json::Number::from_f64(number.as_str().parse().ok()?)?),

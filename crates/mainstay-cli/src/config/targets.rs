@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::endpoint::{Endpoint, SECRET, TIMEOUT, URL};
-use super::table::FieldKind::{Boolean, Integer, Positive, Table as Nested, Text};
+use super::table::FieldKind::{Boolean, Integer, Name, Positive, Table as Nested};
 use super::table::{Collection, Field, Given, Table};
 use mainstay::flows::delivery::publications::{Retry, Target as Registered};
 use mainstay::work::http::Client;
@@ -30,7 +30,7 @@ pub static COLLECTION: Collection = Collection {
         },
         Field {
             key: "circuit",
-            kind: Text("the name of a circuit"),
+            kind: Name("the name of a circuit"),
             default: Some("none"),
             doc: "The circuit that stands before it. While it is open, events wait and spend no attempts. Set it under \
                   `[circuits.NAME]`.",

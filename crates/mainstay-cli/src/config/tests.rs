@@ -102,9 +102,9 @@ fn names_that_nobody_reads_are_told_with_what_was_meant() {
         [CONFIG_UNKNOWN_KEY] mainstay.toml:1:1: `url` stands outside of every section
           Put it below a line that says [store].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:2:2: section [plools] is not known to this version
-          Did you mean [pools]? Known: [server], [store], [egress], [publications], [deadLetters], [health], [tracing], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+          Did you mean [pools]? Known: [server], [access], [store], [work], [egress], [publications], [deadLetters], [health], [tracing], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         [CONFIG_UNKNOWN_SECTION] mainstay.toml:4:2: section [sotre] is not known to this version
-          Did you mean [store]? Known: [server], [store], [egress], [publications], [deadLetters], [health], [tracing], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+          Did you mean [store]? Known: [server], [access], [store], [work], [egress], [publications], [deadLetters], [health], [tracing], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         [CONFIG_UNKNOWN_KEY] mainstay.toml:6:1: unknown key `bussyTimeoutMs` in [store]
           Did you mean `busyTimeoutMs`? It has: `url`, `busyTimeoutMs`, `transactionTimeoutMs`, `readTimeoutMs`, `queueLimit`, `readers`, `connections`, `walLimitBytes`, `migrate`.
         [CONFIG_UNKNOWN_KEY] mainstay.toml:7:3: unknown key `lsiten` in [store]
@@ -399,4 +399,22 @@ fn b_164_a_target_that_says_nothing_is_tried_again_five_times_from_100_ms_on() {
     assert_eq!(retry("retry = {}"), (5, 100, 2.0));
     assert_eq!(retry("retry = { maxRetries = 1 }"), (1, 100, 2.0));
     assert_eq!(retry("retry = { initialBackoffMs = 7, base = 1.5 }"), (5, 7, 1.5));
+}
+
+#[test]
+fn names_of_the_platform_are_refused_in_every_table() {
+    for name in ["mainstay.replay.tidy", "MAINSTAY.x", " Mainstay.x "] {
+        for collection in COLLECTIONS {
+            let told = refused(&format!("[{}.\"{name}\"]\n", collection.name));
+            assert!(told.starts_with("[NAME_RESERVED] mainstay.toml:1:"), "{}: {told}", collection.name);
+        }
+        let cron = |pool: &str, function: &str| {
+            format!("[crons.a]\nschedule = {{ everyMs = 1 }}\npool = \"{pool}\"\nfunction = \"{function}\"\n")
+        };
+        let called = |kind: &str| format!("[{kind}.a]\nurl = \"https://a.example\"\ncircuit = \"{name}\"\n");
+        for text in [cron(name, "f"), cron("p", name), called("functions"), called("targets")] {
+            let told = refused(&text);
+            assert!(told.starts_with("[NAME_RESERVED] mainstay.toml:"), "{text}: {told}");
+        }
+    }
 }

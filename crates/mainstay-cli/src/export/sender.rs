@@ -37,7 +37,7 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(queue: Arc<Queue>, options: Options) -> Self {
         let url = format!("{}/v1/traces", options.endpoint.trim_end_matches('/'));
-        let agent = crate::remote::agent(&url, CONNECT, ANSWER);
+        let agent = crate::client::agent(&url, CONNECT, ANSWER);
         Self { queue, agent, url, options, is_away: false }
     }
 

@@ -7,17 +7,9 @@ use std::fmt::Write;
 
 /// Every code this program can answer with.
 pub(crate) fn register() -> Register {
-    let tables = [
-        mainstay::store::CODES,
-        mainstay::events::CODES,
-        mainstay::guards::CODES,
-        mainstay::flows::CODES,
-        mainstay::work::CODES,
-        mainstay_server::CODES,
-        config::CODES,
-        crate::CODES,
-    ];
-    Register::join(&tables).expect("a test keeps the tables apart")
+    let own = [config::CODES, crate::CODES];
+    Register::join(&[&mainstay_server::CODE_TABLES[..], &own].concat())
+        .expect("a test keeps the tables apart")
 }
 
 pub(super) fn pages() -> Vec<Page> {
@@ -46,11 +38,7 @@ fn index(register: &Register) -> String {
 
 fn page(entry: &ErrorCode) -> String {
     let ErrorCode { code, status, meaning, remedy, .. } = entry;
-    let retry = if entry.retryable {
-        "The same call may succeed later without anything being changed."
-    } else {
-        "The same call fails again until something is changed."
-    };
+    let retry = entry.retry();
     format!(
         "# {code}\n\n{meaning}\n\n## What to do\n\n{remedy}\n\n## Trying again\n\n{retry} Over HTTP the status is \
          {status}.\n\n[All error codes](README.md)\n"

@@ -1,10 +1,11 @@
 //! `mainstay audit`: who did what, and whether somebody changed that.
 
 use crate::arguments::Global;
-use crate::reach::Reached;
+use crate::client::{Call, Client};
+use crate::services::Opening::Existing;
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
-use mainstay_server::audit::{self, Break, Chain, Entry, Filter, Head, Outcome};
+use mainstay_server::audit::{Break, Chain, Entry, Filter, Head, Outcome};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -55,88 +56,46 @@ struct Verify {
     expect: Option<Head>,
 }
 
-/// Where entries come from.
-enum Source {
-    Server(crate::remote::Remote),
-    Store(audit::Audit, mainstay::store::Store),
-}
-
 #[derive(Deserialize)]
 struct Page {
     entries: Vec<Entry>,
 }
 
-impl Source {
-    async fn open(global: &Global) -> Result<Self> {
-        Ok(match global.reach_existing().await? {
-            Reached::Server(server) => Self::Server(server),
-            Reached::Store(store) => Self::Store(audit::Audit::new(store.clone()), store),
-        })
-    }
+async fn list(client: &Client, filter: Filter, limit: usize) -> Result<Vec<Entry>> {
+    let call = Call::new("GET /admin/audit", &[])
+        .query("before", filter.before)
+        .query("after", filter.after)
+        .query("limit", Some(limit))
+        .query("userId", filter.user_id)
+        .query("outcome", filter.outcome.map(Outcome::as_str));
+    let page: Page = client.send(call).await?;
+    Ok(page.entries)
+}
 
-    async fn list(&self, filter: Filter, limit: usize) -> Result<Vec<Entry>> {
-        match self {
-            Self::Store(audit, _) => Ok(audit.list(filter, limit).await?),
-            Self::Server(server) => {
-                let mut query = form_urlencoded::Serializer::new(String::new());
-                let numbers = [("before", filter.before), ("after", filter.after)];
-                for (name, number) in numbers {
-                    if let Some(number) = number {
-                        query.append_pair(name, &number.to_string());
-                    }
-                }
-                let limit = limit.to_string();
-                let texts = [
-                    ("userId", filter.user_id.as_deref()),
-                    ("outcome", filter.outcome.map(Outcome::as_str)),
-                    ("limit", Some(limit.as_str())),
-                ];
-                for (name, text) in texts {
-                    if let Some(text) = text {
-                        query.append_pair(name, text);
-                    }
-                }
-                let page: Page = server.get(&format!("/admin/audit?{}", query.finish()))?;
-                Ok(page.entries)
-            }
-        }
-    }
-
-    async fn head(&self) -> Result<Head> {
-        match self {
-            Self::Store(audit, _) => Ok(audit.head().await?),
-            Self::Server(server) => server.get("/admin/audit/head"),
-        }
-    }
-
-    async fn close(self) {
-        if let Self::Store(_, store) = self {
-            store.close().await;
-        }
-    }
+async fn head_of(client: &Client) -> Result<Head> {
+    client.send(Call::new("GET /admin/audit/head", &[])).await
 }
 
 impl Audit {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let source = Source::open(global).await?;
-        let done = match &self.verb {
-            AuditVerb::List(list) => list.run(&source, global).await,
-            AuditVerb::Verify(verify) => verify.run(&source, global).await,
-        };
-        source.close().await;
-        done
+        global
+            .ask(Existing, async |client| match &self.verb {
+                AuditVerb::List(list) => list.run(client, global).await,
+                AuditVerb::Verify(verify) => verify.run(client, global).await,
+            })
+            .await
     }
 }
 
 impl List {
-    async fn run(&self, source: &Source, global: &Global) -> Result<()> {
+    async fn run(&self, client: &Client, global: &Global) -> Result<()> {
         let filter = Filter {
             user_id: self.user.clone(),
             outcome: self.outcome,
             before: self.before,
             ..Filter::default()
         };
-        let entries = source.list(filter, self.limit as usize).await?;
+        let entries = list(client, filter, self.limit as usize).await?;
         match global.json {
             true => output::print_json(&json!({ "entries": entries })),
             false => output::print(&table(&entries)),
@@ -144,19 +103,17 @@ impl List {
     }
 }
 
-impl Source {
-    /// Follows the chain through the entries that are there, up to one.
-    async fn follow(&self, chain: &mut Chain, last: u64) -> Result<std::result::Result<(), Break>> {
-        loop {
-            let filter = Filter { after: Some(chain.number()), ..Filter::default() };
-            let entries = self.list(filter, PAGE).await?;
-            let mut followed = entries.iter().take_while(|entry| entry.number <= last);
-            if let Err(broken) = followed.try_for_each(|entry| chain.follow(entry)) {
-                return Ok(Err(broken));
-            }
-            if entries.len() < PAGE || chain.number() >= last {
-                return Ok(Ok(()));
-            }
+/// Follows the chain through the entries that are there, up to one.
+async fn follow(client: &Client, chain: &mut Chain, last: u64) -> Result<std::result::Result<(), Break>> {
+    loop {
+        let filter = Filter { after: Some(chain.number()), ..Filter::default() };
+        let entries = list(client, filter, PAGE).await?;
+        let mut followed = entries.iter().take_while(|entry| entry.number <= last);
+        if let Err(broken) = followed.try_for_each(|entry| chain.follow(entry)) {
+            return Ok(Err(broken));
+        }
+        if entries.len() < PAGE || chain.number() >= last {
+            return Ok(Ok(()));
         }
     }
 }
@@ -165,21 +122,21 @@ impl Verify {
     /// All entries first, and the head after them. Asked before them, one that was put back would hide what lies behind it.
     async fn follow(
         &self,
-        source: &Source,
-        head: impl AsyncFnOnce(&Source) -> Result<Head>,
+        client: &Client,
+        head: impl AsyncFnOnce(&Client) -> Result<Head>,
     ) -> Result<std::result::Result<Head, Break>> {
         let mut chain = Chain::begin(self.expect.clone());
-        if let Err(broken) = source.follow(&mut chain, u64::MAX).await? {
+        if let Err(broken) = follow(client, &mut chain, u64::MAX).await? {
             return Ok(Err(broken));
         }
-        let head = head(source).await?;
+        let head = head(client).await?;
         // What was written between the two is part of it; what is written from here on is not.
-        let followed = source.follow(&mut chain, head.number).await?;
+        let followed = follow(client, &mut chain, head.number).await?;
         Ok(followed.and_then(|()| chain.end(&head)))
     }
 
-    async fn run(&self, source: &Source, global: &Global) -> Result<()> {
-        match self.follow(source, Source::head).await? {
+    async fn run(&self, client: &Client, global: &Global) -> Result<()> {
+        match self.follow(client, head_of).await? {
             Ok(head) if global.json => {
                 output::print_json(&json!({ "isWhole": true, "number": head.number, "hash": head.hash }))
             }
@@ -231,28 +188,32 @@ fn table(entries: &[Entry]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audited::audited;
+    use mainstay::store::Store;
+    use mainstay_server::Local;
+    use std::sync::Arc;
 
-    async fn write(source: &Source) {
-        let Source::Store(audit, _) = source else { panic!("the store is here") };
-        let entry = Entry::of_deed("POST /admin/tokens", "local:ada", "/admin/tokens", None);
+    async fn write(store: &Store) {
         let nothing = async { Ok::<(), Error>(()) };
-        audit.witness(entry, nothing, Error::outcome).await.unwrap();
+        audited(store, "mainstay restore", &json!({}), nothing).await.unwrap();
     }
 
     #[tokio::test]
     async fn what_is_written_while_the_chain_is_followed_breaks_nothing() {
         let options = mainstay_server::equipped(mainstay::store::Options::new("sqlite::memory:"));
         let store = options.open().await.unwrap();
-        let source = Source::Store(audit::Audit::new(store.clone()), store);
-        write(&source).await;
-        let head = async |source: &Source| {
-            write(source).await;
-            let head = source.head().await;
-            write(source).await;
+        let services = mainstay::Builder::on_store(store.clone()).open().await.unwrap();
+        let api = Local::new(mainstay_server::Options::default(), services, "local:ada".to_owned());
+        let client = Client::Local(Arc::new(api));
+        write(&store).await;
+        let head = async |client: &Client| {
+            write(&store).await;
+            let head = head_of(client).await;
+            write(&store).await;
             head
         };
-        let found = Verify { expect: None }.follow(&source, head).await.unwrap();
+        let found = Verify { expect: None }.follow(&client, head).await.unwrap();
         assert_eq!(found.map(|head| head.number), Ok(2));
-        source.close().await;
+        store.close().await;
     }
 }

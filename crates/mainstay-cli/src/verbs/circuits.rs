@@ -2,20 +2,14 @@
 
 use super::span;
 use crate::arguments::Global;
-use crate::deed::Deed;
-use crate::output::{json, print, print_json, table};
-use crate::reach::Reached;
-use crate::remote::{Remote, segment};
+use crate::client::Call;
+use crate::output::{print, print_json, table};
+use crate::services::Opening::Existing;
 use crate::shown::{age, lines, moment, text};
 use crate::{Error, Result};
 use clap::{Args, Subcommand};
-use mainstay::guards::circuits::{Circuits as Kept, Force, Settings};
-use mainstay::store::Store;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// Who decides, when it is somebody at the store itself.
-const ACTOR: &str = "command line";
 
 /// Look at circuits, and decide over them
 ///
@@ -69,6 +63,13 @@ enum CircuitsVerb {
     Release(Why),
     /// Let a circuit begin anew: closed, nothing counted, not forced
     Reset(Why),
+    /// Delete a circuit that is closed and not forced
+    ///
+    /// Refused while it is open or forced, or the configuration names it. Its history is deleted with it.
+    Delete {
+        /// The circuit
+        name: String,
+    },
 }
 
 /// What is decided over a circuit.
@@ -92,10 +93,7 @@ struct Why {
 
 impl Circuits {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let place = Place::reach(global).await?;
-        let told = place.ask(&self.verb).await;
-        place.close().await;
-        let told = told?;
+        let told: Value = global.send(Existing, self.verb.call()?).await?;
         if global.json {
             return print_json(&told);
         }
@@ -114,111 +112,54 @@ impl Circuits {
                     Ok(())
                 }
             },
+            CircuitsVerb::Delete { name } => {
+                eprintln!("{name} is deleted.");
+                Ok(())
+            }
             _ => print(&one(&told)),
         }
     }
 }
 
-/// Where the circuits are.
-enum Place {
-    Store(Store, Kept),
-    Server(Remote),
+impl CircuitsVerb {
+    fn call(&self) -> Result<Call> {
+        Ok(match self {
+            Self::List { limit, after } => {
+                let call = Call::new("GET /admin/circuits", &[]).or_v1();
+                call.query("limit", Some(limit)).query("cursor", after.as_ref())
+            }
+            Self::Show { name } => Call::new("GET /v1/circuits/{name}", &[name]),
+            Self::History { name: Some(name), limit } => {
+                Call::new("GET /admin/circuits/{name}/history", &[name]).query("limit", Some(limit))
+            }
+            Self::History { name: None, limit } => {
+                Call::new("GET /admin/circuit-changes", &[]).query("limit", Some(limit))
+            }
+            Self::Set { name, settings } => {
+                let wrong = |error: serde_json::Error| Error::Argument(format!("SETTINGS: {error}"));
+                let settings: Value = serde_json::from_str(settings).map_err(wrong)?;
+                Call::new("PUT /admin/circuits/{name}", &[name]).with(&settings)
+            }
+            Self::Open(decision) => decision.force("open"),
+            Self::Close(decision) => decision.force("closed"),
+            Self::Release(why) => why.call("POST /admin/circuits/{name}/release"),
+            Self::Reset(why) => why.call("POST /admin/circuits/{name}/reset"),
+            Self::Delete { name } => Call::new("DELETE /admin/circuits/{name}", &[name]),
+        })
+    }
 }
 
-impl Place {
-    async fn reach(global: &Global) -> Result<Self> {
-        match global.reach_existing().await? {
-            Reached::Server(server) => Ok(Self::Server(server)),
-            Reached::Store(store) => match Kept::open(&store).await {
-                Ok(circuits) => Ok(Self::Store(store, circuits)),
-                Err(error) => {
-                    store.close().await;
-                    Err(error.into())
-                }
-            },
-        }
-    }
-
-    async fn close(self) {
-        if let Self::Store(store, circuits) = self {
-            drop(circuits);
-            store.close().await;
-        }
-    }
-
-    /// What comes back is JSON, alike from both.
-    async fn ask(&self, verb: &CircuitsVerb) -> Result<Value> {
-        match (verb, self) {
-            (CircuitsVerb::List { limit, after }, Self::Store(_, circuits)) => {
-                Ok(json!({ "circuits": circuits.list(after.as_deref(), (*limit).into()).await? }))
-            }
-            (CircuitsVerb::List { limit, after }, Self::Server(server)) => {
-                let cursor = after.as_ref().map(|after| format!("&cursor={}", segment(after)));
-                // Whoever shows a token asks as an operator does.
-                let area = if server.has_token() { "/admin" } else { "/v1" };
-                server.get(&format!("{area}/circuits?limit={limit}{}", cursor.unwrap_or_default()))
-            }
-            (CircuitsVerb::Show { name }, Self::Store(_, circuits)) => {
-                Ok(json(&circuits.status(name).await?))
-            }
-            (CircuitsVerb::Show { name }, Self::Server(server)) => {
-                server.get(&format!("/v1/circuits/{}", segment(name)))
-            }
-            (CircuitsVerb::History { name, limit }, Self::Store(_, circuits)) => {
-                Ok(json!({ "changes": circuits.changes(name.as_deref(), None, (*limit).into()).await? }))
-            }
-            (CircuitsVerb::History { name, limit }, Self::Server(server)) => match name {
-                Some(name) => server.get(&format!("/admin/circuits/{}/history?limit={limit}", segment(name))),
-                None => server.get(&format!("/admin/circuit-changes?limit={limit}")),
-            },
-            (CircuitsVerb::Set { name, settings }, place) => {
-                let wrong = |error: serde_json::Error| Error::Argument(format!("SETTINGS: {error}"));
-                let body: Value = serde_json::from_str(settings).map_err(wrong)?;
-                let deed = Deed::new("PUT /admin/circuits/{name}", &[name]).with(body);
-                let set = async |circuits: &Kept| {
-                    let settings: Settings = serde_json::from_str(settings).map_err(wrong)?;
-                    Ok(json(&circuits.define(name, settings).await?))
-                };
-                place.change(deed, set).await
-            }
-            (CircuitsVerb::Open(decision), place) => place.force(decision, true).await,
-            (CircuitsVerb::Close(decision), place) => place.force(decision, false).await,
-            (CircuitsVerb::Release(why), place) => {
-                let release =
-                    async |circuits: &Kept| Ok(json(&circuits.release(&why.name, ACTOR, &why.reason).await?));
-                place.change(why.deed("POST /admin/circuits/{name}/release"), release).await
-            }
-            (CircuitsVerb::Reset(why), place) => {
-                let reset =
-                    async |circuits: &Kept| Ok(json(&circuits.reset(&why.name, ACTOR, &why.reason).await?));
-                place.change(why.deed("POST /admin/circuits/{name}/reset"), reset).await
-            }
-        }
-    }
-
-    /// Decides something, wherever the circuits are; it is written down.
-    async fn change(&self, deed: Deed, here: impl AsyncFnOnce(&Kept) -> Result<Value>) -> Result<Value> {
-        match self {
-            Self::Store(store, circuits) => deed.carry_out(store, here(circuits)).await,
-            Self::Server(server) => deed.ask(server),
-        }
-    }
-
-    async fn force(&self, Decision { why, during }: &Decision, is_open: bool) -> Result<Value> {
-        let for_ms = during.map(|during| u64::try_from(during.as_millis()).unwrap_or(u64::MAX));
-        let state = if is_open { "open" } else { "closed" };
-        let body = json!({ "state": state, "reason": why.reason, "forMs": for_ms });
-        let force = async |circuits: &Kept| {
-            let (actor, reason) = (ACTOR.to_owned(), why.reason.clone());
-            Ok(json(&circuits.force(&why.name, Force { is_open, actor, reason, for_ms }).await?))
-        };
-        self.change(why.deed("POST /admin/circuits/{name}/force").with(body), force).await
+impl Decision {
+    fn force(&self, state: &str) -> Call {
+        let for_ms = self.during.map(|during| u64::try_from(during.as_millis()).unwrap_or(u64::MAX));
+        let body = json!({ "state": state, "reason": self.why.reason, "forMs": for_ms });
+        self.why.call("POST /admin/circuits/{name}/force").with(&body)
     }
 }
 
 impl Why {
-    fn deed(&self, action: &'static str) -> Deed {
-        Deed::new(action, &[&self.name]).with(json!({ "reason": self.reason }))
+    fn call(&self, route: &'static str) -> Call {
+        Call::new(route, &[&self.name]).with(&json!({ "reason": self.reason }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `mainstay config`: the configuration in force, and who said so.
 
 use crate::arguments::Global;
+use crate::client::Call;
 use crate::config::{self, Entry};
 use crate::{Result, output};
 use clap::{Args, Subcommand};
@@ -38,7 +39,7 @@ impl Config {
 
 async fn show(global: &Global) -> Result<()> {
     let why = "no server holds the store; `config check` shows what one would work with";
-    let told: serde_json::Value = global.reach_server(why).await?.get("/admin/config")?;
+    let told: serde_json::Value = global.send_to_server(why, Call::new("GET /admin/config", &[])).await?;
     if global.json {
         return output::print_json(&told);
     }

@@ -2,9 +2,9 @@
 
 use crate::arguments::Global;
 use crate::config::{self, Config, Place};
-use crate::demo::{self, Plan, ScreenKind, Until, experiments};
 use crate::{Error, Result, output, signals};
 use clap::Args;
+use mainstay_demo::{Plan, ScreenKind, Until, experiments};
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(crate) struct Demo {
 impl Demo {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
         if let Some(books) = &self.provider {
-            return demo::provide(books, Duration::from_secs(self.cycle)).await;
+            return Ok(mainstay_demo::provide(books, Duration::from_secs(self.cycle)).await?);
         }
         let config = global.load()?;
         let asked = matches!(config.entry(&config::store::URL).place, Some(Place::Flag(_)))
@@ -87,11 +87,11 @@ impl Demo {
             },
         };
         let is_proof = plan.until == Until::AllSeen;
-        let facts = demo::play(plan, folder.path(), stop).await?;
+        let facts = mainstay_demo::play(plan, folder.path(), stop).await?;
         if is_json {
             output::print_json(&facts)?;
         }
-        facts.verdict(is_proof)
+        Ok(facts.verdict(is_proof)?)
     }
 }
 
@@ -121,7 +121,7 @@ impl Folder {
                 .map_err(|source| Error::Io { what: "the temporary folder".to_owned(), source });
         };
         let failed = |source| Error::Io { what: path.display().to_string(), source };
-        std::fs::create_dir_all(path).map_err(failed)?;
+        mainstay::store::files::create_folder(path).map_err(failed)?;
         Ok(Self::Kept(path.to_owned()))
     }
 

@@ -2,28 +2,19 @@
 
 use super::span;
 use crate::Result;
-use crate::arguments::Global;
-use crate::deed::Deed;
-use crate::output::{json, masked, print, print_json, table};
-use crate::reach::Reached;
-use crate::remote::{Remote, segment};
+use crate::arguments::{Global, Page, Whose};
+use crate::client::Call;
+use crate::output::{print, print_json, table};
+use crate::services::Opening::{Declared, Existing};
 use crate::shown::{age, lines, moment, short, text};
-use crate::workshop;
 use clap::{Args, Subcommand, ValueEnum};
-use mainstay::events::Log;
-use mainstay::flows::delivery::intents::{
-    Completion, CompletionStatus, IntentFilter, IntentStatus, Intents as Kept, NewIntent, OnTimeout,
-    Operations, Orphans, Policy,
-};
-use mainstay::store::Store;
+use mainstay::flows::delivery::intents::{CompletionStatus, IntentStatus, MAX_METADATA_BYTES, Policy};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Longest text of an error in a table.
 const WIDTH: usize = 50;
-/// Why an operator abandons an intent, unless they say.
-const BY_AN_OPERATOR: &str = "abandoned by an operator";
 
 /// Begin and end long operations, and see which nobody has ended
 ///
@@ -66,6 +57,8 @@ enum IntentsVerb {
     Show {
         /// The intent
         intent_key: String,
+        #[command(flatten)]
+        whose: Whose,
     },
     /// Record that a long operation begins
     Record(Record),
@@ -73,6 +66,8 @@ enum IntentsVerb {
     Complete {
         /// The intent
         intent_key: String,
+        #[command(flatten)]
+        whose: Whose,
         /// How it ended
         #[arg(long, value_enum, default_value = "success")]
         status: Ended,
@@ -87,6 +82,8 @@ enum IntentsVerb {
     Abandon {
         /// The intent
         intent_key: String,
+        #[command(flatten)]
+        whose: Whose,
         /// Why
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
@@ -125,16 +122,6 @@ struct Record {
     /// What else there is to know, in JSON
     #[arg(long, value_name = "JSON", value_parser = raw)]
     metadata: Option<Box<RawValue>>,
-}
-
-#[derive(Debug, Args)]
-struct Page {
-    /// At most so many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
-    /// The `next` of the page before
-    #[arg(long)]
-    cursor: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -191,12 +178,15 @@ impl From<TimeoutPolicy> for Policy {
 }
 
 fn raw(text: &str) -> std::result::Result<Box<RawValue>, String> {
-    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
+    use mainstay::core::json;
+    let bounds = json::Bounds::bytes(MAX_METADATA_BYTES);
+    json::parse(text.as_bytes(), bounds).map_err(|error| format!("it {error}"))
 }
 
 impl Intents {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let told = self.tell(global).await?;
+        let opening = if matches!(self.verb, IntentsVerb::Record(_)) { Declared } else { Existing };
+        let told: Value = global.send(opening, self.verb.call()).await?;
         if global.json {
             return print_json(&told);
         }
@@ -215,129 +205,40 @@ impl Intents {
             None => print(&one(&told)),
         }
     }
-
-    /// What comes back is JSON, alike from the store and from a server.
-    async fn tell(&self, global: &Global) -> Result<Value> {
-        match global.reach_existing().await? {
-            Reached::Server(server) => self.verb.ask(&server),
-            Reached::Store(store) => {
-                let told = self.verb.act(global, &store).await;
-                store.close().await;
-                told
-            }
-        }
-    }
 }
 
 impl IntentsVerb {
-    async fn act(&self, global: &Global, store: &Store) -> Result<Value> {
-        let log = Log::open(store).await?;
-        let work = workshop::open_to_ask(&global.load()?, store).await?;
-        let intents = Kept::open(&log, &work, Operations::new());
-        let place = |page: &Page| page.cursor.as_deref().map(str::parse).transpose();
-        Ok(match self {
-            Self::List { status, operation, correlation, page } => {
-                let filter = IntentFilter {
-                    status: status.map(Into::into),
-                    operation_type: operation.clone(),
-                    correlation_id: correlation.clone(),
-                    after: place(page)?,
-                };
-                masked(&intents.list(filter, page.limit.into()).await?)
-            }
-            Self::Orphans { operation, older_than, page } => {
-                let orphans = Orphans {
-                    operation_type: operation.clone(),
-                    older_than_ms: millis(*older_than),
-                    after: place(page)?,
-                };
-                masked(&intents.orphans(orphans, page.limit.into()).await?)
-            }
-            Self::Show { intent_key } => masked(&intents.get(intent_key).await?),
-            Self::Record(record) => json(&intents.record(record.new_intent()?).await?),
-            Self::Complete { intent_key, status, result, error } => {
-                let complete = async {
-                    let mut completion = Completion::new(intent_key, (*status).into());
-                    if let Some(result) = result {
-                        completion = completion.result(result)?;
-                    }
-                    Ok(json(&intents.complete(error.iter().fold(completion, Completion::error)).await?))
-                };
-                completing(intent_key, *status, result, error).carry_out(store, complete).await?
-            }
-            Self::Abandon { intent_key, reason } => {
-                let abandon = async {
-                    let why = reason.as_deref().unwrap_or(BY_AN_OPERATOR);
-                    Ok(json(&intents.complete(Completion::abandoned(intent_key, why)).await?))
-                };
-                abandoning(intent_key, reason).carry_out(store, abandon).await?
-            }
-        })
-    }
-
-    fn ask(&self, server: &Remote) -> Result<Value> {
-        let with = |name: &str, value: Option<String>| {
-            value.map(|value| format!("&{name}={}", segment(&value))).unwrap_or_default()
-        };
+    fn call(&self) -> Call {
         match self {
-            Self::List { status, operation, correlation, page } => server.get(&format!(
-                "/admin/intents?limit={}{}{}{}{}",
-                page.limit,
-                with("status", status.map(|status| IntentStatus::from(status).as_str().to_owned())),
-                with("operationType", operation.clone()),
-                with("correlationId", correlation.clone()),
-                with("cursor", page.cursor.clone())
-            )),
-            Self::Orphans { operation, older_than, page } => server.get(&format!(
-                "/v1/intents/orphans?limit={}&olderThanMs={}{}{}",
-                page.limit,
-                millis(*older_than),
-                with("operationType", operation.clone()),
-                with("cursor", page.cursor.clone())
-            )),
-            Self::Show { intent_key } => server.get(&format!("/admin/intents/{}", segment(intent_key))),
-            Self::Record(record) => server.post("/v1/intents", &record.body()),
-            Self::Complete { intent_key, status, result, error } => {
-                completing(intent_key, *status, result, error).ask(server)
+            Self::List { status, operation, correlation, page } => Call::new("GET /admin/intents", &[])
+                .page(page)
+                .query("status", status.map(|status| IntentStatus::from(status).as_str()))
+                .query("operationType", operation.as_ref())
+                .query("correlationId", correlation.as_ref()),
+            Self::Orphans { operation, older_than, page } => Call::new("GET /v1/intents/orphans", &[])
+                .page(page)
+                .query("olderThanMs", Some(millis(*older_than)))
+                .query("operationType", operation.as_ref()),
+            Self::Show { intent_key, whose } => {
+                Call::new("GET /admin/intents/{intentKey}", &[intent_key]).of(whose)
             }
-            Self::Abandon { intent_key, reason } => abandoning(intent_key, reason).ask(server),
+            Self::Record(record) => Call::new("POST /v1/intents", &[]).with(&record.body()),
+            Self::Complete { intent_key, whose, status, result, error } => {
+                let status = CompletionStatus::from(*status).as_str();
+                let body = json!({ "status": status, "result": result, "error": error });
+                let call = Call::new("POST /v1/intents/{intentKey}/complete", &[intent_key]).of(whose);
+                // A person at a keyboard can abandon with it, too.
+                call.with(&body).written()
+            }
+            Self::Abandon { intent_key, whose, reason } => {
+                let call = Call::new("POST /admin/intents/{intentKey}/abandon", &[intent_key]).of(whose);
+                call.with(&json!({ "reason": reason }))
+            }
         }
     }
-}
-
-/// Over HTTP this is what applications do all day. At the store it is somebody at a keyboard, who can abandon with it, too.
-fn completing(
-    intent_key: &str,
-    status: Ended,
-    result: &Option<Box<RawValue>>,
-    error: &Option<String>,
-) -> Deed {
-    let status = CompletionStatus::from(status).as_str();
-    let body = json!({ "status": status, "result": result, "error": error });
-    Deed::new("POST /v1/intents/{intentKey}/complete", &[intent_key]).with(body)
-}
-
-fn abandoning(intent_key: &str, reason: &Option<String>) -> Deed {
-    Deed::new("POST /admin/intents/{intentKey}/abandon", &[intent_key]).with(json!({ "reason": reason }))
 }
 
 impl Record {
-    fn new_intent(&self) -> Result<NewIntent> {
-        let on_timeout = OnTimeout {
-            policy: self.on_timeout.into(),
-            handler: self.handler.clone(),
-            max_retries: self.max_retries,
-        };
-        let stream = (&self.stream_type, &self.stream_id);
-        let mut new = NewIntent::new(&self.operation, stream, &self.context, self.timeout, on_timeout);
-        new = self.started_at.into_iter().fold(new, NewIntent::started_at_ms);
-        new = self.correlation.iter().fold(new, NewIntent::correlation);
-        if let Some(metadata) = &self.metadata {
-            new = new.metadata(metadata)?;
-        }
-        Ok(new)
-    }
-
     fn body(&self) -> Value {
         json!({
             "operationType": self.operation,

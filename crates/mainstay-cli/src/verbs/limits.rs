@@ -2,15 +2,13 @@
 
 use super::span;
 use crate::arguments::Global;
-use crate::deed::Deed;
-use crate::output::{json, print, print_json, table};
-use crate::reach::Reached;
-use crate::remote::{Remote, segment};
+use crate::client::Call;
+use crate::output::{print, print_json, table};
+use crate::services::Opening::Existing;
 use crate::shown::{age, short, text};
 use crate::{Error, Result};
 use clap::{Args, Subcommand};
-use mainstay::guards::limits::store::Limits as Kept;
-use mainstay::guards::limits::{Definition, Verb};
+use mainstay::guards::limits::Definition;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -58,6 +56,13 @@ enum LimitsVerb {
         /// For so long, as in 10m; 0s lifts a block
         #[arg(long = "for", value_name = "TIME", value_parser = span)]
         during: Duration,
+    },
+    /// Delete a limit
+    ///
+    /// Budgets of its keys are deleted with it. A limit that mainstay.toml names is there again when a server with it starts.
+    Delete {
+        /// The limit
+        name: String,
     },
     /// List the keys that a limit denied most, as far as the server was asked since it started
     Denied {
@@ -117,166 +122,73 @@ struct Ask {
 
 impl Limits {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let place = Place::reach(global).await?;
-        let told = place.ask(&self.verb).await;
-        place.close().await;
-        let told = told?;
+        let call = self.verb.call()?;
+        let told: Value = match self.verb {
+            LimitsVerb::Denied { .. } => {
+                let why = "denied: a server counts this while it runs; none holds the store, so name one with --server";
+                global.send_to_server(why, call).await?
+            }
+            _ => global.send(Existing, call).await?,
+        };
         if global.json {
             return print_json(&told);
+        }
+        if let LimitsVerb::Delete { name } = &self.verb {
+            eprintln!("{name} is deleted.");
+            return Ok(());
         }
         print(&shown(&self.verb, &told))
     }
 }
 
-/// Where the limits are.
-enum Place {
-    Store(Kept),
-    Server(Remote),
-}
-
-impl Place {
-    async fn reach(global: &Global) -> Result<Self> {
-        match global.reach_existing().await? {
-            Reached::Server(server) => Ok(Self::Server(server)),
-            Reached::Store(store) => match Kept::open(store.clone()).await {
-                Ok(limits) => Ok(Self::Store(limits)),
-                Err(error) => {
-                    store.close().await;
-                    Err(error.into())
-                }
-            },
-        }
-    }
-
-    async fn close(self) {
-        if let Self::Store(limits) = self {
-            limits.store().clone().close().await;
-        }
-    }
-
-    /// What comes back is JSON, alike from both.
-    async fn ask(&self, verb: &LimitsVerb) -> Result<Value> {
-        match verb {
-            LimitsVerb::List { limit, after } => self.list(*limit, after.as_deref()).await,
-            LimitsVerb::Show { name } => match self {
-                Self::Store(limits) => Ok(named(name, limits.definition(name).await?)),
-                Self::Server(server) => server.get(&format!("/v1/limits/{}", segment(name))),
-            },
-            LimitsVerb::Set(set) => self.set(set).await,
-            LimitsVerb::Value(Key { name, key }) => match self {
-                Self::Store(limits) => Ok(json(&limits.value(name, key).await?)),
-                Self::Server(server) => {
-                    server.get(&format!("/v1/limits/{}/value?key={}", segment(name), segment(key)))
-                }
-            },
-            LimitsVerb::Consume(ask) => self.act(&ask.key, "consume", Verb::Consume(ask.cost), ask.body()).await,
-            LimitsVerb::Check(ask) => self.act(&ask.key, "check", Verb::Peek(ask.cost), ask.body()).await,
-            LimitsVerb::Reserve(ask) => match self {
-                Self::Store(limits) => {
-                    Ok(json(&limits.reserve(&ask.key.name, &ask.key.key, ask.cost).await?))
-                }
-                Self::Server(server) => server.post(&ask.key.path("reserve"), &ask.body()),
-            },
-            LimitsVerb::Reset(key) => {
-                let deed =
-                    Deed::new("POST /v1/limits/{name}/reset", &[&key.name]).with(json!({ "key": key.key }));
-                self.decide(key, Verb::Reset, deed).await
+impl LimitsVerb {
+    fn call(&self) -> Result<Call> {
+        Ok(match self {
+            Self::List { limit, after } => {
+                Call::new("GET /v1/limits", &[]).query("limit", Some(limit)).query("cursor", after.as_ref())
             }
-            LimitsVerb::Block { key, during } => {
+            Self::Show { name } => Call::new("GET /v1/limits/{name}", &[name]),
+            Self::Set(set) => set.call()?,
+            Self::Value(Key { name, key }) => {
+                Call::new("GET /v1/limits/{name}/value", &[name]).query("key", Some(key))
+            }
+            Self::Consume(ask) => ask.call("POST /v1/limits/{name}/consume"),
+            Self::Check(ask) => ask.call("POST /v1/limits/{name}/check"),
+            Self::Reserve(ask) => ask.call("POST /v1/limits/{name}/reserve"),
+            Self::Reset(Key { name, key }) => {
+                Call::new("POST /v1/limits/{name}/reset", &[name]).with(&json!({ "key": key }))
+            }
+            Self::Block { key: Key { name, key }, during } => {
                 let for_ms = u64::try_from(during.as_millis()).unwrap_or(u64::MAX);
-                let body = json!({ "key": key.key, "forMs": for_ms });
-                let deed = Deed::new("POST /v1/limits/{name}/block", &[&key.name]).with(body);
-                self.decide(key, Verb::Block(for_ms), deed).await
+                let body = json!({ "key": key, "forMs": for_ms });
+                Call::new("POST /v1/limits/{name}/block", &[name]).with(&body)
             }
-            LimitsVerb::Denied { name, limit } => match self {
-                Self::Store(_) => Err(Error::Argument(
-                    "denied: a server counts this while it runs; none holds the store, so name one with --server"
-                        .to_owned(),
-                )),
-                Self::Server(server) => {
-                    server.get(&format!("/admin/limits/{}/denied?limit={limit}", segment(name)))
-                }
-            },
-        }
-    }
-
-    async fn list(&self, limit: u16, after: Option<&str>) -> Result<Value> {
-        match self {
-            Self::Store(limits) => {
-                let found = limits.list(after, limit.into()).await?;
-                let next =
-                    found.last().filter(|_| found.len() == usize::from(limit)).map(|(name, _)| json!(name));
-                let found: Vec<Value> =
-                    found.into_iter().map(|(name, definition)| named(&name, definition)).collect();
-                let mut told = json!({ "limits": found });
-                if let (Some(next), Some(told)) = (next, told.as_object_mut()) {
-                    told.insert("next".to_owned(), next);
-                }
-                Ok(told)
+            Self::Delete { name } => Call::new("DELETE /admin/limits/{name}", &[name]),
+            Self::Denied { name, limit } => {
+                Call::new("GET /admin/limits/{name}/denied", &[name]).query("limit", Some(limit))
             }
-            Self::Server(server) => {
-                let cursor = after.map(|after| format!("&cursor={}", segment(after))).unwrap_or_default();
-                server.get(&format!("/v1/limits?limit={limit}{cursor}"))
-            }
-        }
-    }
-
-    async fn set(&self, set: &Set) -> Result<Value> {
-        let mut body = json!({ "kind": set.kind, "rate": set.rate, "period": set.period });
-        if let Some(body) = body.as_object_mut() {
-            body.extend(set.capacity.map(|capacity| ("capacity".to_owned(), json!(capacity))));
-            body.extend(set.shards.map(|shards| ("shards".to_owned(), json!(shards))));
-            body.extend(set.max_reserved.map(|most| ("maxReserved".to_owned(), json!(most))));
-        }
-        let definition: Definition =
-            serde_json::from_value(body.clone()).map_err(|error| Error::Argument(error.to_string()))?;
-        let define = async |limits: &Kept| {
-            limits.define(&set.name, definition).await?;
-            Ok(named(&set.name, definition))
-        };
-        self.change(Deed::new("PUT /admin/limits/{name}", &[&set.name]).with(body), define).await
-    }
-
-    /// Decides over a key; what an application asks of it all day goes through [`act`](Self::act).
-    async fn decide(&self, key: &Key, verb: Verb, deed: Deed) -> Result<Value> {
-        let act = async |limits: &Kept| Ok(json(&limits.act(&key.name, &key.key, verb).await?));
-        self.change(deed, act).await
-    }
-
-    /// Changes something, wherever the limits are; it is written down.
-    async fn change(&self, deed: Deed, here: impl AsyncFnOnce(&Kept) -> Result<Value>) -> Result<Value> {
-        match self {
-            Self::Store(limits) => deed.carry_out(limits.store(), here(limits)).await,
-            Self::Server(server) => deed.ask(server),
-        }
-    }
-
-    async fn act(&self, key: &Key, path: &str, verb: Verb, body: Value) -> Result<Value> {
-        match self {
-            Self::Store(limits) => Ok(json(&limits.act(&key.name, &key.key, verb).await?)),
-            Self::Server(server) => server.post(&key.path(path), &body),
-        }
+        })
     }
 }
 
-impl Key {
-    fn path(&self, verb: &str) -> String {
-        format!("/v1/limits/{}/{verb}", segment(&self.name))
+impl Set {
+    fn call(&self) -> Result<Call> {
+        let mut body = json!({ "kind": self.kind, "rate": self.rate, "period": self.period });
+        if let Some(body) = body.as_object_mut() {
+            body.extend(self.capacity.map(|capacity| ("capacity".to_owned(), json!(capacity))));
+            body.extend(self.shards.map(|shards| ("shards".to_owned(), json!(shards))));
+            body.extend(self.max_reserved.map(|most| ("maxReserved".to_owned(), json!(most))));
+        }
+        let _: Definition =
+            serde_json::from_value(body.clone()).map_err(|error| Error::Argument(error.to_string()))?;
+        Ok(Call::new("PUT /admin/limits/{name}", &[&self.name]).with(&body))
     }
 }
 
 impl Ask {
-    fn body(&self) -> Value {
-        json!({ "key": self.key.key, "cost": self.cost })
+    fn call(&self, route: &'static str) -> Call {
+        Call::new(route, &[&self.key.name]).with(&json!({ "key": self.key.key, "cost": self.cost }))
     }
-}
-
-fn named(name: &str, definition: Definition) -> Value {
-    let mut told = json!({ "name": name });
-    if let (Some(told), Value::Object(definition)) = (told.as_object_mut(), json(&definition)) {
-        told.extend(definition);
-    }
-    told
 }
 
 fn shown(verb: &LimitsVerb, told: &Value) -> String {

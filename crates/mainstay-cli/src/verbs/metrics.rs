@@ -1,12 +1,12 @@
 //! `mainstay metrics`: figures of the whole system.
 
+use crate::Result;
 use crate::arguments::Global;
+use crate::client::Call;
 use crate::output::{print, print_json, table};
-use crate::reach::Reached;
-use crate::shown::text;
-use crate::{Error, Result};
 use clap::Args;
-use serde_json::Value;
+use mainstay_api::{CommandLatency, MetricsReport};
+use std::collections::BTreeMap;
 
 /// Tell how far projections are behind, what waits, what lies aside, and how fast it goes
 ///
@@ -16,15 +16,8 @@ pub(crate) struct Metrics {}
 
 impl Metrics {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let server = match global.reach_existing().await? {
-            Reached::Server(server) => server,
-            Reached::Store(store) => {
-                store.close().await;
-                let reason = "no server runs on this store; name one with --server";
-                return Err(Error::Argument(format!("figures are a server's, and {reason}")));
-            }
-        };
-        let report: Value = server.get("/admin/metrics")?;
+        let why = "figures are a server's, and no server runs on this store; name one with --server";
+        let report: MetricsReport = global.send_to_server(why, Call::new("GET /admin/metrics", &[])).await?;
         if global.json {
             return print_json(&report);
         }
@@ -32,58 +25,63 @@ impl Metrics {
     }
 }
 
-/// The lists of a report, in the order of who looks for what is wrong.
-const LISTS: [&str; 7] = [
-    "projectionLags",
-    "dlqSizes",
-    "workpoolDepths",
-    "circuitBreakerStates",
-    "eventThroughput",
-    "commandLatencies",
-    "retrierAttempts",
-];
-
-fn shown(report: &Value) -> String {
-    let figures = LISTS.iter().filter_map(|list| report[*list].as_array()).flatten();
-    let rows: Vec<_> =
-        figures.map(|figure| [text(&figure["metric"]), labels(figure), value(figure)]).collect();
+fn shown(report: &MetricsReport) -> String {
+    let mut rows = Vec::new();
+    let mut figures = |metric: &str, values: &BTreeMap<String, u64>| {
+        rows.extend(values.iter().map(|(of, value)| [metric.to_owned(), of.clone(), value.to_string()]));
+    };
+    figures("projection.lag_events", &report.projection_lags);
+    figures("dlq.size", &report.dlq_sizes);
+    figures("dead letters", &report.dead_letters_by_kind);
+    figures("workpool.queue_depth", &report.workpool_depths);
+    figures("events.throughput", &report.event_throughput);
+    for (operation, attempts) in &report.retrier_attempts {
+        let named =
+            attempts.iter().map(|(status, count)| (format!("{operation} {status}"), *count)).collect();
+        figures("retrier.attempts", &named);
+    }
+    let states = report.circuit_breaker_states.iter();
+    rows.extend(
+        states.map(|(name, state)| ["circuit_breaker.state".to_owned(), name.clone(), state.clone()]),
+    );
+    rows.extend(report.command_latencies.iter().map(|one| {
+        let CommandLatency { command_type, status, count, mean_ms, p50_ms, p95_ms, p99_ms } = one;
+        let spread = format!("{mean_ms:.1} (p50 {p50_ms:.1}, p95 {p95_ms:.1}, p99 {p99_ms:.1}; {count})");
+        ["command.latency_ms".to_owned(), format!("{command_type} {status}"), spread]
+    }));
     table(["METRIC", "OF", "VALUE"], &rows)
-}
-
-fn labels(figure: &Value) -> String {
-    let values = figure["labels"].as_object().into_iter().flat_map(|labels| labels.values());
-    values.map(text).collect::<Vec<_>>().join(" ")
-}
-
-/// What there is to say of it; of times also how they are spread.
-fn value(figure: &Value) -> String {
-    let Some(count) = figure["count"].as_u64() else { return text(&figure["value"]) };
-    let of = |name: &str| figure[name].as_f64().unwrap_or_default();
-    format!("{:.1} (p50 {:.1}, p95 {:.1}, p99 {:.1}; {count})", of("value"), of("p50"), of("p95"), of("p99"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn b_250_figures_are_shown_one_to_a_line() {
-        let report = json!({
-            "timestamp": 1,
-            "projectionLags": [{"metric": "projection.lag_events", "labels": {"projection_name": "orders"}, "value": 50}],
-            "dlqSizes": [{"metric": "dlq.size", "labels": {"kind": "work"}, "value": 1}],
-            "workpoolDepths": [],
-            "circuitBreakerStates": [{"metric": "circuit_breaker.state", "labels": {"breaker_name": "mail"}, "value": "open"}],
-            "commandLatencies": [{
-                "metric": "command.latency_ms", "labels": {"command_type": "Place", "status": "success"},
-                "value": 1.25, "count": 3, "p50": 1.024, "p95": 2.048, "p99": 2.048,
+        let of = |name: &str, value| BTreeMap::from([(name.to_owned(), value)]);
+        let report = MetricsReport {
+            projection_lags: of("orders", 50),
+            dlq_sizes: of("orders", 1),
+            dead_letters_by_kind: of("work", 1),
+            circuit_breaker_states: BTreeMap::from([("mail".to_owned(), "open".to_owned())]),
+            retrier_attempts: BTreeMap::from([("call".to_owned(), of("failed", 2))]),
+            command_latencies: vec![CommandLatency {
+                command_type: "Place".to_owned(),
+                status: "success".to_owned(),
+                count: 3,
+                mean_ms: 1.25,
+                p50_ms: 1.024,
+                p95_ms: 2.048,
+                p99_ms: 2.048,
             }],
-        });
+            ..MetricsReport::default()
+        };
         insta::assert_snapshot!(shown(&report), @"
             METRIC                 OF             VALUE
             projection.lag_events  orders         50
-            dlq.size               work           1
+            dlq.size               orders         1
+            dead letters           work           1
+            retrier.attempts       call failed    2
             circuit_breaker.state  mail           open
             command.latency_ms     Place success  1.2 (p50 1.0, p95 2.0, p99 2.0; 3)
             ");

@@ -31,10 +31,23 @@ use crate::config::Config;
 use crate::log::Level;
 use crate::{Error, Result};
 use clap::Subcommand;
+use mainstay::core::json::{self, Bounds};
 use mainstay::events::Log;
 use mainstay::store::{self, Location};
+use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::time::Duration;
+
+/// Most bytes of JSON in an argument or a file of events: what routes that take batches take.
+const MAX_JSON: Bounds = Bounds::bytes(8 << 20);
+
+/// The JSON that a flag was given.
+pub(crate) fn json<T: DeserializeOwned>(flag: &str, text: &str) -> Result<T> {
+    json::parse(text.as_bytes(), MAX_JSON).map_err(|error| match error {
+        json::Error::Syntax(reason) => Error::Argument(format!("{flag}: {reason}")),
+        error => Error::Argument(format!("{flag}: {error}")),
+    })
+}
 
 /// A verb of the command line.
 #[derive(Debug, Subcommand)]

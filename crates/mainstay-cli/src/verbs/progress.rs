@@ -15,19 +15,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const WIDTH: usize = 40;
 
 /// Looks again and again until something does not run any more, and tells how far it is: with a bar where somebody sees it.
-pub(crate) fn watch(
+pub(crate) async fn watch(
     is_json: bool,
-    look: impl Fn() -> Result<Value>,
+    look: impl AsyncFn() -> Result<Value>,
     bar: impl Fn(&Value) -> String,
 ) -> Result<Value> {
     loop {
-        let told = look()?;
+        let told = look().await?;
         show(is_json, &bar(&told));
         if told["status"] != "running" {
             end(is_json);
             return Ok(told);
         }
-        std::thread::sleep(LOOK_EVERY);
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

@@ -1,9 +1,9 @@
 //! `mainstay projections`: how read models are doing, and what they could not take.
 
 use crate::Result;
-use crate::arguments::Global;
+use crate::arguments::{Global, Page, Whose};
+use crate::client::Call;
 use crate::output::{print, print_json, table};
-use crate::remote::{Remote, segment};
 use crate::shown::{lines, members, moment, short, text};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -92,21 +92,10 @@ enum ProjectionsVerb {
     },
     /// Show a letter, with what its event says
     Letter(Event),
-    /// Try a letter again, or all pending ones
-    Retry(Wanted),
-    /// Leave a letter for good, or all pending ones of a projection
-    Ignore {
-        /// The projection
-        projection: String,
-        /// The event; the oldest pending letters unless given
-        event_id: Option<String>,
-    },
-    /// Remove letters that were resolved long ago
-    PurgeLetters {
-        /// Those that were resolved more than so many days ago
-        #[arg(long)]
-        older_than_days: u32,
-    },
+    /// Try a letter again
+    Retry(Event),
+    /// Leave a letter for good
+    Ignore(Event),
 }
 
 #[derive(Debug, Args)]
@@ -121,51 +110,17 @@ struct Event {
     projection: String,
     /// The event
     event_id: String,
+    #[command(flatten)]
+    whose: Whose,
 }
 
-#[derive(Debug, Args)]
-struct Wanted {
-    /// The projection; all unless given
-    projection: Option<String>,
-    /// The event; the oldest pending letters unless given
-    event_id: Option<String>,
-    /// Letters of this status: pending or ignored
-    #[arg(long, conflicts_with = "event_id")]
-    status: Option<String>,
-    /// At most so many
-    #[arg(long, conflicts_with = "event_id", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: Option<u16>,
-}
-
-#[derive(Debug, Args)]
-struct Page {
-    /// At most so many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
-    /// The `next` of the page before
-    #[arg(long)]
-    cursor: Option<String>,
-}
-
-impl Page {
-    fn query(&self, more: &[(&str, &Option<String>)]) -> String {
-        let given = more.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
-        let given = given.chain(self.cursor.as_ref().map(|cursor| ("cursor", cursor)));
-        given.fold(format!("?limit={}", self.limit), |query, (name, value)| {
-            format!("{query}&{name}={}", segment(value))
-        })
-    }
-}
-
-/// The server of the application whose read models these are.
-pub(super) async fn application(global: &Global) -> Result<Remote> {
-    let why = "projections are part of an application, and no server of it runs on this store; name one with --server";
-    global.reach_server(why).await
-}
+/// Why only the server of an application can be asked about its projections.
+pub(super) const WHY: &str =
+    "projections are part of an application, and no server of it runs on this store; name one with --server";
 
 impl Projections {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let told = self.ask(&application(global).await?)?;
+        let told: Value = global.send_to_server(WHY, self.call()).await?;
         if global.json {
             return print_json(&told);
         }
@@ -186,68 +141,55 @@ impl Projections {
         print(&one(&told))
     }
 
-    fn ask(&self, server: &Remote) -> Result<Value> {
-        let model = |name: &str| format!("/admin/projections/{}", segment(name));
-        let place = |what: &str, projection: &str, event_id: &str| {
-            format!("/admin/{what}/{}/{}", segment(projection), segment(event_id))
+    fn call(&self) -> Call {
+        let letter = |route: &'static str, Event { projection, event_id, whose }: &Event| {
+            Call::new(route, &[projection, event_id]).of(whose)
         };
-        let nothing = json!({});
         match &self.verb {
-            ProjectionsVerb::List => server.get("/admin/projections"),
-            ProjectionsVerb::Show(Name { name }) => server.get(&model(name)),
-            ProjectionsVerb::Pause(Name { name }) => server.post(&(model(name) + "/pause"), &nothing),
-            ProjectionsVerb::Resume(Name { name }) => server.post(&(model(name) + "/resume"), &nothing),
-            ProjectionsVerb::Recover(Name { name }) => server.post(&(model(name) + "/recover"), &nothing),
-            ProjectionsVerb::Checkpoints => server.get("/admin/checkpoints"),
+            ProjectionsVerb::List => Call::new("GET /admin/projections", &[]),
+            ProjectionsVerb::Show(Name { name }) => Call::new("GET /admin/projections/{name}", &[name]),
+            ProjectionsVerb::Pause(Name { name }) => {
+                Call::new("POST /admin/projections/{name}/pause", &[name])
+            }
+            ProjectionsVerb::Resume(Name { name }) => {
+                Call::new("POST /admin/projections/{name}/resume", &[name])
+            }
+            ProjectionsVerb::Recover(Name { name }) => {
+                Call::new("POST /admin/projections/{name}/recover", &[name])
+            }
+            ProjectionsVerb::Checkpoints => Call::new("GET /admin/checkpoints", &[]),
             ProjectionsVerb::SetCheckpoint { projection, position, partition } => {
-                let path = place("checkpoints", projection, &partition.to_string());
-                server.put(&path, &json!({ "position": position }))
+                let lane = partition.to_string();
+                let call = Call::new("PUT /admin/checkpoints/{projection}/{partition}", &[projection, &lane]);
+                call.with(&json!({ "position": position }))
             }
             ProjectionsVerb::Poison { projection, page } => {
-                server.get(&format!("/admin/poison-events{}", page.query(&[("projection", projection)])))
+                Call::new("GET /admin/poison-events", &[]).page(page).query("projection", projection.as_ref())
             }
-            ProjectionsVerb::PoisonStats => server.get("/admin/poison-events/stats"),
-            ProjectionsVerb::LetterStats => server.get("/admin/projection-letters/stats"),
-            ProjectionsVerb::Take(Event { projection, event_id }) => {
-                server.post(&(place("projection-letters", projection, event_id) + "/prepare"), &nothing)
-            }
-            ProjectionsVerb::Run { event: Event { projection, event_id }, action } => {
-                let path = place("projection-letters", projection, event_id) + "/run";
-                server.post(&path, &json!({ "action": action }))
+            ProjectionsVerb::PoisonStats => Call::new("GET /admin/poison-events/stats", &[]),
+            ProjectionsVerb::LetterStats => Call::new("GET /admin/projection-letters/stats", &[]),
+            ProjectionsVerb::Take(event) => letter("POST /admin/projection-letters/{p}/{e}/prepare", event),
+            ProjectionsVerb::Run { event: Event { projection, event_id, whose }, action } => {
+                let call = Call::new("POST /admin/projection-letters/{p}/{e}/run", &[projection, event_id]);
+                call.of(whose).with(&json!({ "action": action }))
             }
             ProjectionsVerb::Complete { run_id, error } => {
                 let told = json!({ "runId": run_id, "error": error });
-                server.post("/admin/projection-letters/complete", &told)
+                Call::new("POST /admin/projection-letters/complete", &[]).with(&told)
             }
-            ProjectionsVerb::Unquarantine(Event { projection, event_id }) => {
-                server.post(&(place("poison-events", projection, event_id) + "/unquarantine"), &nothing)
+            ProjectionsVerb::Unquarantine(event) => {
+                letter("POST /admin/poison-events/{p}/{e}/unquarantine", event)
             }
-            ProjectionsVerb::IgnorePoison(Event { projection, event_id }) => {
-                server.post(&(place("poison-events", projection, event_id) + "/ignore"), &nothing)
-            }
+            ProjectionsVerb::IgnorePoison(event) => letter("POST /admin/poison-events/{p}/{e}/ignore", event),
             ProjectionsVerb::Letters { projection, status, page } => {
-                let query = page.query(&[("projection", projection), ("status", status)]);
-                server.get(&format!("/admin/projection-letters{query}"))
+                Call::new("GET /admin/projection-letters", &[])
+                    .page(page)
+                    .query("projection", projection.as_ref())
+                    .query("status", status.as_ref())
             }
-            ProjectionsVerb::Letter(Event { projection, event_id }) => {
-                server.get(&place("projection-letters", projection, event_id))
-            }
-            ProjectionsVerb::Retry(Wanted { projection: Some(projection), event_id: Some(id), .. }) => {
-                server.post(&(place("projection-letters", projection, id) + "/retry"), &nothing)
-            }
-            ProjectionsVerb::Retry(Wanted { projection, status, limit, .. }) => {
-                let wanted = json!({ "projection": projection, "status": status, "limit": limit });
-                server.post("/admin/projection-letters/retry", &wanted)
-            }
-            ProjectionsVerb::Ignore { projection, event_id: Some(id) } => {
-                server.post(&(place("projection-letters", projection, id) + "/ignore"), &nothing)
-            }
-            ProjectionsVerb::Ignore { projection, event_id: None } => {
-                server.post("/admin/projection-letters/ignore", &json!({ "projection": projection }))
-            }
-            ProjectionsVerb::PurgeLetters { older_than_days } => {
-                server.post("/admin/projection-letters/purge", &json!({ "olderThanDays": older_than_days }))
-            }
+            ProjectionsVerb::Letter(event) => letter("GET /admin/projection-letters/{p}/{e}", event),
+            ProjectionsVerb::Retry(event) => letter("POST /admin/projection-letters/{p}/{e}/retry", event),
+            ProjectionsVerb::Ignore(event) => letter("POST /admin/projection-letters/{p}/{e}/ignore", event),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `mainstay publications`: events for other contexts, and those that did not come there.
 
 use crate::Result;
-use crate::arguments::Global;
+use crate::arguments::{Global, Page, Whose};
+use crate::client::Call;
 use crate::output::{print, print_json, table};
-use crate::remote::{Remote, segment};
 use crate::shown::{lines, moment, short, text};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -38,11 +38,15 @@ enum PublicationsVerb {
     Status {
         /// The event
         event_id: String,
+        #[command(flatten)]
+        whose: Whose,
     },
     /// Publish an event of the log
     Publish {
         /// The event
         event_id: String,
+        #[command(flatten)]
+        whose: Whose,
         /// The context that it comes from
         #[arg(long, value_name = "CONTEXT")]
         source: String,
@@ -65,10 +69,10 @@ enum PublicationsVerb {
     Letter(Which),
     /// Count publications that were not delivered, by target and status
     Stats,
-    /// Try a publication again that was not delivered, or many
-    Retry(Wanted),
-    /// Leave a publication for good that was not delivered, or many
-    Ignore(Wanted),
+    /// Try a publication again that was not delivered
+    Retry(Which),
+    /// Leave a publication for good that was not delivered
+    Ignore(Which),
 }
 
 #[derive(Debug, Args)]
@@ -77,43 +81,14 @@ struct Which {
     target: String,
     /// The event
     event_id: String,
-}
-
-#[derive(Debug, Args)]
-struct Wanted {
-    /// The target; all unless given
-    target: Option<String>,
-    /// The event; the oldest pending letters unless given
-    event_id: Option<String>,
-    /// At most so many
-    #[arg(long, conflicts_with = "event_id", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: Option<u16>,
-}
-
-#[derive(Debug, Args)]
-struct Page {
-    /// At most so many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
-    /// The `next` of the page before
-    #[arg(long)]
-    cursor: Option<String>,
-}
-
-impl Page {
-    fn query(&self, more: &[(&str, &Option<String>)]) -> String {
-        let given = more.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
-        let given = given.chain(self.cursor.as_ref().map(|cursor| ("cursor", cursor)));
-        given.fold(format!("?limit={}", self.limit), |query, (name, value)| {
-            format!("{query}&{name}={}", segment(value))
-        })
-    }
+    #[command(flatten)]
+    whose: Whose,
 }
 
 impl Publications {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
         let why = "events are delivered by a server, and none runs on this store; name one with --server";
-        let told = self.ask(&global.reach_server(why).await?)?;
+        let told: Value = global.send_to_server(why, self.call()).await?;
         if global.json {
             return print_json(&told);
         }
@@ -129,46 +104,41 @@ impl Publications {
         print(&one(&told))
     }
 
-    fn ask(&self, server: &Remote) -> Result<Value> {
-        let letter = |target: &str, event_id: &str| {
-            format!("/admin/publications/letters/{}/{}", segment(target), segment(event_id))
-        };
+    fn call(&self) -> Call {
         match &self.verb {
-            PublicationsVerb::List { target, status, page } => {
-                let query = page.query(&[("target", target), ("status", status)]);
-                server.get(&format!("/admin/publications{query}"))
+            PublicationsVerb::List { target, status, page } => Call::new("GET /admin/publications", &[])
+                .page(page)
+                .query("target", target.as_ref())
+                .query("status", status.as_ref()),
+            PublicationsVerb::Status { event_id, whose } => {
+                Call::new("GET /v1/publications/{event}", &[event_id]).of(whose)
             }
-            PublicationsVerb::Status { event_id } => {
-                server.get(&format!("/v1/publications/{}", segment(event_id)))
-            }
-            PublicationsVerb::Publish { event_id, source, targets } => {
+            PublicationsVerb::Publish { event_id, whose, source, targets } => {
                 let asked =
                     json!({ "eventId": event_id, "sourceContext": source, "targetContexts": targets });
-                server.post("/v1/publications", &asked)
+                Call::new("POST /v1/publications", &[]).of(whose).with(&asked)
             }
             PublicationsVerb::Letters { target, status, page } => {
-                let query = page.query(&[("target", target), ("status", status)]);
-                server.get(&format!("/admin/publications/letters{query}"))
+                Call::new("GET /admin/publications/letters", &[])
+                    .page(page)
+                    .query("target", target.as_ref())
+                    .query("status", status.as_ref())
             }
-            PublicationsVerb::Letter(Which { target, event_id }) => server.get(&letter(target, event_id)),
-            PublicationsVerb::Stats => server.get("/admin/publications/letters/stats"),
-            PublicationsVerb::Retry(wanted) => wanted.ask(server, "retry", letter),
-            PublicationsVerb::Ignore(wanted) => wanted.ask(server, "ignore", letter),
+            PublicationsVerb::Letter(Which { target, event_id, whose }) => {
+                let call = Call::new("GET /admin/publications/letters/{target}/{event}", &[target, event_id]);
+                call.of(whose)
+            }
+            PublicationsVerb::Stats => Call::new("GET /admin/publications/letters/stats", &[]),
+            PublicationsVerb::Retry(which) => which.call("retry"),
+            PublicationsVerb::Ignore(which) => which.call("ignore"),
         }
     }
 }
 
-impl Wanted {
-    fn ask(&self, server: &Remote, what: &str, letter: impl Fn(&str, &str) -> String) -> Result<Value> {
-        match self {
-            Self { target: Some(target), event_id: Some(event_id), .. } => {
-                server.post(&format!("{}/{what}", letter(target, event_id)), &json!({}))
-            }
-            Self { target, limit, .. } => {
-                let wanted = json!({ "target": target, "limit": limit });
-                server.post(&format!("/admin/publications/letters/{what}"), &wanted)
-            }
-        }
+impl Which {
+    fn call(&self, what: &str) -> Call {
+        let of = [self.target.as_str(), &self.event_id, what];
+        Call::new("POST /admin/publications/letters/{target}/{event}/{what}", &of).of(&self.whose)
     }
 }
 

@@ -1,11 +1,11 @@
 //! `mainstay replay`: filling read models anew.
 
 use super::progress;
-use super::projections::application;
+use super::projections::WHY;
 use crate::Result;
 use crate::arguments::Global;
+use crate::client::{Call, Client};
 use crate::output::{print, print_json, table};
-use crate::remote::{Remote, segment};
 use crate::shown::{age, lines, moment, text};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -65,8 +65,7 @@ enum ReplayVerb {
 
 impl Replay {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let server = application(global).await?;
-        let told = self.ask(&server, global.json)?;
+        let told = global.ask_server(WHY, async |server| self.ask(server, global.json).await).await?;
         if global.json {
             return print_json(&told);
         }
@@ -81,39 +80,33 @@ impl Replay {
         }
     }
 
-    fn ask(&self, server: &Remote, is_json: bool) -> Result<Value> {
+    async fn ask(&self, server: &Client, is_json: bool) -> Result<Value> {
+        let act = |route: &'static str, replay_id: &str| server.send(Call::new(route, &[replay_id]));
         match &self.verb {
-            ReplayVerb::List => server.get("/admin/replays"),
+            ReplayVerb::List => server.send(Call::new("GET /admin/replays", &[])).await,
             ReplayVerb::Start { projection: None, chunk_size, .. } => {
-                server.post("/admin/replays", &json!({ "chunkSize": chunk_size }))
+                server
+                    .send(Call::new("POST /admin/replays", &[]).with(&json!({ "chunkSize": chunk_size })))
+                    .await
             }
             ReplayVerb::Start { projection: Some(projection), from, chunk_size, wait } => {
                 let body = json!({ "fromGlobalPosition": from, "chunkSize": chunk_size });
-                let path = format!("/admin/projections/{}/replays", segment(projection));
-                let begun: Value = server.post(&path, &body)?;
-                let replay_id = begun["replayId"].as_str().unwrap_or_default();
-                if *wait { watch(server, replay_id, is_json) } else { show(server, replay_id) }
+                let call = Call::new("POST /admin/projections/{projection}/replays", &[projection]);
+                let begun: Value = server.send(call.with(&body)).await?;
+                show(server, begun["replayId"].as_str().unwrap_or_default(), *wait, is_json).await
             }
-            ReplayVerb::Show { replay_id, wait: false } => show(server, replay_id),
-            ReplayVerb::Show { replay_id, wait: true } => watch(server, replay_id, is_json),
-            ReplayVerb::Cancel { replay_id } => act(server, replay_id, "cancel"),
-            ReplayVerb::Pause { replay_id } => act(server, replay_id, "pause"),
-            ReplayVerb::Resume { replay_id } => act(server, replay_id, "resume"),
+            ReplayVerb::Show { replay_id, wait } => show(server, replay_id, *wait, is_json).await,
+            ReplayVerb::Cancel { replay_id } => act("POST /admin/replays/{id}/cancel", replay_id).await,
+            ReplayVerb::Pause { replay_id } => act("POST /admin/replays/{id}/pause", replay_id).await,
+            ReplayVerb::Resume { replay_id } => act("POST /admin/replays/{id}/resume", replay_id).await,
         }
     }
 }
 
-fn show(server: &Remote, replay_id: &str) -> Result<Value> {
-    server.get(&format!("/admin/replays/{}", segment(replay_id)))
-}
-
-fn act(server: &Remote, replay_id: &str, verb: &str) -> Result<Value> {
-    server.post(&format!("/admin/replays/{}/{verb}", segment(replay_id)), &json!({}))
-}
-
-/// Looks again and again until it has ended.
-fn watch(server: &Remote, replay_id: &str, is_json: bool) -> Result<Value> {
-    progress::watch(is_json, || show(server, replay_id), bar)
+/// How far it is; with `is_awaited`, once it has ended.
+async fn show(server: &Client, replay_id: &str, is_awaited: bool, is_json: bool) -> Result<Value> {
+    let look = async || server.send(Call::new("GET /admin/replays/{id}", &[replay_id])).await;
+    if is_awaited { progress::watch(is_json, look, bar).await } else { look().await }
 }
 
 fn bar(replay: &Value) -> String {

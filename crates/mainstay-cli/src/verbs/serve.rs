@@ -2,7 +2,7 @@
 
 use crate::arguments::Global;
 use crate::config::{self, Config, Setting};
-use crate::{Error, Result, log, output, signals, workshop};
+use crate::{Error, Result, log, output, services, signals};
 use clap::Args;
 use mainstay::store::Store;
 use mainstay_server::{Routes, Server, Stopped, Tokens};
@@ -71,9 +71,9 @@ async fn serve(
     is_json: bool,
     stop: impl Future<Output = ()>,
 ) -> Result<Stopped> {
-    let rooms = workshop::open(config, store).await?;
-    let server = Server::bind_with(options, rooms.clone(), Routes::default()).await?;
-    let engine = rooms.work.start().await?;
+    let services = services::open(config, store).await?;
+    let server = Server::bind_with(options, services.clone(), Routes::default()).await?;
+    let engine = services.work.start().await?;
     let listening = Listening {
         url: server.url(),
         address: server.address().to_string(),

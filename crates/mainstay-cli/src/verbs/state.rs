@@ -1,9 +1,9 @@
 //! `mainstay state`: how everything is, on one page.
 
+use crate::Result;
 use crate::arguments::Global;
+use crate::client::Call;
 use crate::output::{print, print_json, table};
-use crate::reach::Reached;
-use crate::{Error, Result};
 use clap::Args;
 use serde_json::Value;
 
@@ -15,14 +15,8 @@ pub(crate) struct State {}
 
 impl State {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let told: Value = match global.reach_existing().await? {
-            Reached::Server(server) => server.get("/admin/system")?,
-            Reached::Store(store) => {
-                store.close().await;
-                let reason = "no server holds the store, so there is nothing that runs".to_owned();
-                return Err(Error::Argument(reason));
-            }
-        };
+        let why = "no server holds the store, so there is nothing that runs";
+        let told: Value = global.send_to_server(why, Call::new("GET /admin/system", &[])).await?;
         if global.json {
             return print_json(&told);
         }

@@ -2,18 +2,12 @@
 
 use crate::Result;
 use crate::arguments::Global;
-use crate::output::{json, print, print_json, table};
-use crate::reach::Reached;
-use crate::remote::segment;
+use crate::client::Call;
+use crate::output::{print, print_json, table};
+use crate::services::Opening::Existing;
 use crate::shown::{moment, short, text};
 use clap::Args;
-use mainstay::events::Log;
-use mainstay::flows::commands::{Commands, Dispatcher};
-use mainstay::flows::event_flow;
-use mainstay::flows::projections::{Projections, Registry};
-use mainstay::store::Store;
-use mainstay::work::{Functions, Work};
-use serde_json::Value;
+use mainstay_api::EventFlow;
 
 /// Longest text of an error in the table.
 const WIDTH: usize = 60;
@@ -30,16 +24,8 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let told = match global.reach_existing().await? {
-            Reached::Server(server) => {
-                server.get(&format!("/admin/traces/{}", segment(&self.correlation_id)))?
-            }
-            Reached::Store(store) => {
-                let told = self.look(&store).await;
-                store.close().await;
-                told?
-            }
-        };
+        let call = Call::new("GET /admin/traces/{correlationId}", &[&self.correlation_id]);
+        let told: EventFlow = global.send(Existing, call).await?;
         if global.json {
             return print_json(&told);
         }
@@ -51,43 +37,35 @@ impl Trace {
             rows => print(&table(["WHEN", "WHAT", "NAME", "DETAIL"], &rows)),
         }
     }
-
-    async fn look(&self, store: &Store) -> Result<Value> {
-        let log = Log::open(store).await?;
-        let work = Work::open(store, Functions::new()).await?;
-        let commands = Dispatcher::open(&log, &work, Commands::new()).await?;
-        let projections = Projections::open(store, &log, &work, Registry::new()).await?;
-        Ok(json(&event_flow(&log, &commands, &projections, &self.correlation_id).await?))
-    }
 }
 
-/// One row for everything, in the order of time.
-fn rows(told: &Value) -> Vec<[String; 4]> {
-    let list = |name: &str| told[name].as_array().cloned().unwrap_or_default();
+/// One row for each command, event, update and dead letter, in the order of time.
+fn rows(told: &EventFlow) -> Vec<[String; 4]> {
     let mut rows: Vec<(i64, [String; 4])> = Vec::new();
-    let mut add = |at: &Value, what: &str, name: &Value, detail: String| {
-        rows.push((at.as_i64().unwrap_or(i64::MAX), [moment(at), what.to_owned(), text(name), detail]));
+    let mut add = |at: i64, what: &str, name: &str, detail: String| {
+        rows.push((at, [moment(&at.into()), what.to_owned(), shown(name), detail]));
     };
-    for command in list("commands") {
-        let detail = format!("{} {}", text(&command["status"]), text(&command["commandId"]));
-        add(&command["createdAt"], "command", &command["commandType"], detail);
+    for command in &told.commands {
+        let detail = format!("{} {}", command.status, shown(&command.command_id));
+        add(command.created_at, "command", &command.command_type, detail);
     }
-    let events = list("events");
-    for event in &events {
-        let detail = format!("position {}", text(&event["globalPosition"]));
-        add(&event["timestamp"], "event", &event["eventType"], detail);
+    for event in &told.events {
+        add(event.timestamp, "event", &event.event_type, format!("position {}", event.global_position));
     }
-    for update in list("projectionUpdates") {
-        let taken = events.iter().find(|event| event["eventId"] == update["eventId"]);
-        let detail = taken
-            .map(|event| format!("took {} at {}", text(&event["eventType"]), text(&event["globalPosition"])));
-        let detail = detail.unwrap_or_default();
-        add(&update["updatedAt"], "projection", &update["projectionName"], detail);
+    for update in &told.projection_updates {
+        let taken = told.events.iter().find(|event| event.event_id == update.event_id);
+        let detail =
+            taken.map(|event| format!("took {} at {}", shown(&event.event_type), event.global_position));
+        add(update.updated_at, "projection", &update.projection_name, detail.unwrap_or_default());
     }
-    for letter in list("deadLetters") {
-        let detail = format!("{}: {}", text(&letter["status"]), short(&letter["error"], WIDTH));
-        add(&letter["failedAt"], "dead letter", &letter["projectionName"], detail);
+    for letter in &told.dead_letters {
+        let detail = format!("{}: {}", letter.status, short(&letter.error.as_str().into(), WIDTH));
+        add(letter.failed_at, "dead letter", &letter.projection_name, detail);
     }
     rows.sort_by_key(|(at, _)| *at);
     rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn shown(name: &str) -> String {
+    text(&name.into())
 }

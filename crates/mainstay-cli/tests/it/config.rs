@@ -14,6 +14,9 @@ fn without_a_file_everything_is_default() {
         tlsKey = ""                      # default
         insecure = false                 # default
         maxConnections = 1024            # default
+        maxConnectionsPerAddress = 256   # default
+        tokenShare = 50                  # default
+        tenantShare = 75                 # default
         headerTimeoutMs = 10000          # default
         requestTimeoutMs = 30000         # default
         bodyTimeoutMs = 10000            # default
@@ -23,6 +26,13 @@ fn without_a_file_everything_is_default() {
         requestBurst = 100               # default
         proxies = []                     # default
         proxyHeader = "X-Forwarded-For"  # default
+
+        [access]
+        tokenLifeMs = 31536000000  # default
+        maxTokenLifeMs = 0         # default
+        sessionLifeMs = 43200000   # default
+        sessionIdleMs = 3600000    # default
+        auditV1 = false            # default
 
         [store]
         url = "sqlite:mainstay.db"    # default
@@ -35,6 +45,9 @@ fn without_a_file_everything_is_default() {
         walLimitBytes = 1073741824    # default
         migrate = true                # default
 
+        [work]
+        maxPools = 1000  # default
+
         [egress]
         allow = []  # default
 
@@ -45,14 +58,16 @@ fn without_a_file_everything_is_default() {
         letterBackoffMs = 60000     # default
 
         [deadLetters]
-        workRetries = 0           # default
-        onCompleteRetries = 0     # default
-        appendRetries = 0         # default
-        projectionRetries = 0     # default
-        initialBackoffMs = 60000  # default
-        backoffBase = 2           # default
-        maxBackoffMs = 86400000   # default
-        ignoreAfterDays = 0       # default
+        workRetries = 0              # default
+        onCompleteRetries = 0        # default
+        appendRetries = 0            # default
+        projectionRetries = 0        # default
+        quarantinedEventRetries = 0  # default
+        initialBackoffMs = 60000     # default
+        backoffBase = 2              # default
+        maxBackoffMs = 86400000      # default
+        ignoreAfterDays = 0          # default
+        intervalMs = 60000           # default
 
         [health]
         maxLag = 100              # default
@@ -84,6 +99,9 @@ fn flags_override_the_environment_which_overrides_the_file() {
         tlsKey = ""                      # default
         insecure = false                 # default
         maxConnections = 1024            # default
+        maxConnectionsPerAddress = 256   # default
+        tokenShare = 50                  # default
+        tenantShare = 75                 # default
         headerTimeoutMs = 10000          # default
         requestTimeoutMs = 30000         # default
         bodyTimeoutMs = 10000            # default
@@ -93,6 +111,13 @@ fn flags_override_the_environment_which_overrides_the_file() {
         requestBurst = 100               # default
         proxies = []                     # default
         proxyHeader = "X-Forwarded-For"  # default
+
+        [access]
+        tokenLifeMs = 31536000000  # default
+        maxTokenLifeMs = 0         # default
+        sessionLifeMs = 43200000   # default
+        sessionIdleMs = 3600000    # default
+        auditV1 = false            # default
 
         [store]
         url = "postgres://ada:***@db/main"  # --store
@@ -105,6 +130,9 @@ fn flags_override_the_environment_which_overrides_the_file() {
         walLimitBytes = 1073741824          # default
         migrate = true                      # default
 
+        [work]
+        maxPools = 1000  # default
+
         [egress]
         allow = []  # default
 
@@ -115,14 +143,16 @@ fn flags_override_the_environment_which_overrides_the_file() {
         letterBackoffMs = 60000     # default
 
         [deadLetters]
-        workRetries = 0           # default
-        onCompleteRetries = 0     # default
-        appendRetries = 0         # default
-        projectionRetries = 0     # default
-        initialBackoffMs = 60000  # default
-        backoffBase = 2           # default
-        maxBackoffMs = 86400000   # default
-        ignoreAfterDays = 0       # default
+        workRetries = 0              # default
+        onCompleteRetries = 0        # default
+        appendRetries = 0            # default
+        projectionRetries = 0        # default
+        quarantinedEventRetries = 0  # default
+        initialBackoffMs = 60000     # default
+        backoffBase = 2              # default
+        maxBackoffMs = 86400000      # default
+        ignoreAfterDays = 0          # default
+        intervalMs = 60000           # default
 
         [health]
         maxLag = 100              # default
@@ -167,7 +197,7 @@ fn mistakes_are_told_with_line_column_and_hint() {
         error[CONFIG_INVALID_VALUE]: mainstay.toml:3:11: store.readers must be a whole number from 1 to 64, not 0
         hint: Leave it out to get the default, 4.
         error[CONFIG_UNKNOWN_SECTION]: mainstay.toml:5:2: section [plumbing] is not known to this version
-        hint: Known: [server], [store], [egress], [publications], [deadLetters], [health], [tracing], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
+        hint: Known: [server], [access], [store], [work], [egress], [publications], [deadLetters], [health], [tracing], [pools.NAME], [functions.NAME], [targets.NAME], [crons.NAME], [limits.NAME], [circuits.NAME].
         ");
 }
 
@@ -222,14 +252,16 @@ fn tables_are_shown_without_their_secrets() {
         letterBackoffMs = 60000     # default
 
         [deadLetters]
-        workRetries = 0           # default
-        onCompleteRetries = 0     # default
-        appendRetries = 0         # default
-        projectionRetries = 0     # default
-        initialBackoffMs = 60000  # default
-        backoffBase = 2           # default
-        maxBackoffMs = 86400000   # default
-        ignoreAfterDays = 0       # default
+        workRetries = 0              # default
+        onCompleteRetries = 0        # default
+        appendRetries = 0            # default
+        projectionRetries = 0        # default
+        quarantinedEventRetries = 0  # default
+        initialBackoffMs = 60000     # default
+        backoffBase = 2              # default
+        maxBackoffMs = 86400000      # default
+        ignoreAfterDays = 0          # default
+        intervalMs = 60000           # default
 
         [health]
         maxLag = 100              # default

@@ -1,5 +1,6 @@
 //! `mainstay dead-letters` where no server runs: the store itself is asked.
 
+use crate::audited::me;
 use crate::endpoint::Endpoint;
 use crate::program::Folder;
 use crate::serve_work::{ended, enqueue};
@@ -49,7 +50,7 @@ fn letters_are_looked_at_and_dealt_with_in_a_store_that_nobody_serves() {
     let purged = folder.run("dead-letters purge --status ignored --run --json").json();
     assert_eq!(
         (&purged["status"], &purged["done"], &purged["askedBy"]),
-        (&json!("done"), &json!(1), &json!("local"))
+        (&json!("done"), &json!(1), &json!(me()))
     );
     let previewed = folder.run("dead-letters retry --json").json();
     assert_eq!((&previewed["status"], &previewed["total"]), (&json!("previewed"), &json!(3)));
@@ -83,15 +84,10 @@ fn what_is_wrong_is_refused_as_a_server_would() {
     folder.run("dead-letters show letter_1").assert_failed(1, "DEAD_LETTER_NOT_FOUND");
     folder.run("dead-letters retry nothing").assert_failed(1, "DEAD_LETTER_NOT_FOUND");
     folder.run("dead-letters run operation_1").assert_failed(1, "LETTER_OPERATION_NOT_FOUND");
-    folder.run("dead-letters retry --status resolved").assert_failed(1, "FLOW_INVALID");
-    for wrong in [
-        "list --status dead",
-        "groups --group x",
-        "list --cursor x",
-        "operations --cursor x",
-        "operations --status x",
-    ] {
-        folder.run(&format!("dead-letters {wrong}")).assert_failed(2, "CLI_USAGE_INVALID");
+    folder.run("dead-letters retry --status resolved").assert_failed(1, "WORK_INVALID");
+    folder.run("dead-letters groups --group x").assert_failed(1, "WORK_INVALID");
+    for wrong in ["list --status dead", "list --cursor x", "operations --cursor x", "operations --status x"] {
+        folder.run(&format!("dead-letters {wrong}")).assert_failed(2, "QUERY_INVALID");
     }
 }
 
@@ -175,7 +171,7 @@ fn letters_are_tried_again_by_themselves_as_the_configuration_says() {
     let (folder, at) = (Folder::new(), endpoint.address);
     let toml = format!(
         "[pools.shop]\n[egress]\nallow = [\"127.0.0.0/8\"]\n[functions.send]\nurl = \"http://{at}/send\"\n\
-         [deadLetters]\nworkRetries = 2\ninitialBackoffMs = 1\nbackoffBase = 1\n"
+         [deadLetters]\nworkRetries = 100\ninitialBackoffMs = 1\nbackoffBase = 1\nintervalMs = 1000\n"
     );
     folder.write("mainstay.toml", &toml);
     let token = folder.run("token create --name night --role admin").stdout;
@@ -197,27 +193,18 @@ fn letters_are_tried_again_by_themselves_as_the_configuration_says() {
             std::thread::yield_now();
         }
     };
-    let run = |pool: &str, function: &str| {
-        let item = json!({"function": function, "args": null});
-        let answer = call("POST", &format!("/v1/pools/{pool}/work"), item);
-        let path = format!("/v1/work/{}", answer["work"][0]["workId"].as_str().unwrap());
-        until(&path, &|item| !item["endedAt"].is_null())["result"].clone()
-    };
-    // The clock begins it by itself, and is kept from that: here it is begun when the test wants it.
-    let job = "mainstay.letters.upkeep";
-    assert_eq!(call("GET", "/v1/crons", Value::Null)["crons"][0]["name"], job);
-    call("POST", &format!("/v1/crons/{job}/pause"), Value::Null);
-    assert_eq!(run("shop", "send")["kind"], "failed");
-    for (status, retries) in [("pending", 1), ("resolved", 2)] {
-        is_well.store(status == "resolved", Ordering::SeqCst);
-        assert_eq!(run("deadLetterPool", job)["returnValue"], json!({"retried": 1, "ignored": 0}));
-        until("/admin/dead-letters", &|listed| {
-            let letter = &listed["letters"][0];
-            (&letter["status"], &letter["retryCount"]) == (&json!(status), &json!(retries))
-        });
-    }
+    let item = json!({"function": "send", "args": null});
+    let enqueued = call("POST", "/v1/pools/shop/work", item);
+    let path = format!("/v1/work/{}", enqueued["work"][0]["workId"].as_str().unwrap());
+    let ended = until(&path, &|item| !item["endedAt"].is_null());
+    assert_eq!(ended["result"]["kind"], "failed");
+    let letter = |listed: &Value| listed["letters"][0].clone();
+    until("/admin/dead-letters", &|listed| {
+        letter(listed)["status"] == "pending" && letter(listed)["retryCount"].as_u64() >= Some(1)
+    });
+    is_well.store(true, Ordering::SeqCst);
+    until("/admin/dead-letters", &|listed| letter(listed)["status"] == "resolved");
     let operations = call("GET", "/admin/dead-letter-operations", Value::Null);
-    let asked =
-        operations["operations"].as_array().unwrap().iter().map(|one| one["askedBy"].as_str().unwrap());
-    assert_eq!(asked.collect::<Vec<_>>(), ["upkeep", "upkeep"]);
+    let mut asked = operations["operations"].as_array().unwrap().iter().map(|one| &one["askedBy"]);
+    assert!(asked.len() >= 2 && asked.all(|by| by == "upkeep"), "{operations}");
 }

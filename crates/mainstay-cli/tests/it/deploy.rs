@@ -40,14 +40,12 @@ fn compose_has_a_database_and_two_nodes_that_are_looked_after() {
     assert_eq!(Vec::from_iter(services.keys()), ["migrate", "node-1", "node-2", "postgres"]);
     let postgres = &services["postgres"];
     // Over TCP: its image answers on its own socket before it is ready, and nodes come back only to a database that does.
-    for part in [
-        r#""pg_isready", "-h", "127.0.0.1""#,
-        "restart: unless-stopped",
-        "- postgres:/var/lib/postgresql/data",
-    ] {
+    for part in [r#""pg_isready", "-h", "127.0.0.1""#, "<<: *confined", "- postgres:/var/lib/postgresql/data"]
+    {
         assert!(postgres.contains(part), "postgres lacks {part}: {postgres}");
     }
-    let node = text.split("x-node: &node").nth(1).unwrap().split("\nx-").next().unwrap();
+    assert!(shared(&text, "confined").contains("restart: unless-stopped"), "a service stays down: {text}");
+    let node = shared(&text, "node");
     assert!(node.contains("condition: service_healthy"), "a node waits for the database: {node}");
     assert!(services["migrate"].contains(r#"command: ["migrate"]"#), "{services:?}");
     let mut ports = Vec::new();
@@ -64,9 +62,58 @@ fn compose_has_a_database_and_two_nodes_that_are_looked_after() {
     assert!(text.contains("GET /health/ready "), "{text}");
 }
 
+/// A block of compose that services take over by its name.
+fn shared<'a>(text: &'a str, name: &str) -> &'a str {
+    let start = format!("x-{name}: &{name}\n");
+    let block = text.split(&start).nth(1).unwrap_or_else(|| panic!("compose has no {start}"));
+    block.split("\n\n").next().unwrap()
+}
+
+#[test]
+fn containers_write_nowhere_and_have_no_rights() {
+    let text = deployed("compose.yaml");
+    let confined = shared(&text, "confined");
+    for line in ["read_only: true", "cap_drop: [ALL]", r#"security_opt: ["no-new-privileges:true"]"#] {
+        assert!(confined.lines().any(|found| found.trim() == line), "{line} is missing: {confined}");
+    }
+    assert!(shared(&text, "node").starts_with("  <<: *confined\n"));
+    for (name, service) in blocks(&text, "services:", 2) {
+        let is_confined = service.contains("<<: *confined\n") || service.contains("<<: *node\n");
+        assert!(is_confined, "{name} is not confined: {service}");
+    }
+    // Nothing gives back what is taken there, or takes over the host.
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        let key = line.split(':').next().unwrap();
+        let gives =
+            ["privileged", "cap_add", "devices", "network_mode", "pid", "ipc", "userns_mode"].contains(&key);
+        let is_again = ["read_only", "cap_drop", "security_opt"].contains(&key) && !confined.contains(line);
+        assert!(!gives && !is_again && !line.contains("docker.sock"), "{line}");
+    }
+    // The users are those of the images.
+    let container = deployed("Containerfile");
+    let user = container.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
+    let (uid, gid) = user.split_once(':').unwrap();
+    let home = format!("/var/lib/mainstay:uid={uid},gid={gid},mode=0700");
+    assert!(shared(&text, "node").contains(&home), "{home}");
+}
+
+const PASSWORD: &str = "${POSTGRES_PASSWORD:?must be set, to letters and digits}";
+
+#[test]
+fn compose_has_no_password_of_its_own() {
+    let text = deployed("compose.yaml");
+    assert_eq!(text.matches(PASSWORD).count(), 2, "the nodes and the database take the same one");
+    assert_eq!(text.matches("${").count(), 2, "a variable with a default: {text}");
+    for line in text.lines().filter(|line| line.contains("PASSWORD:") || line.contains("postgres://")) {
+        assert!(line.contains(PASSWORD) || line.trim().starts_with('#'), "{line}");
+    }
+    let kept_out = fs::read_to_string(root().join(".gitignore")).unwrap();
+    assert!(kept_out.lines().any(|line| line == "/deploy/.env"), "a password would be committed");
+}
+
 #[test]
 fn what_compose_and_the_container_set_are_settings() {
-    let compose = deployed("compose.yaml").replace("${POSTGRES_PASSWORD:-mainstay}", "mainstay");
+    let compose = deployed("compose.yaml").replace(PASSWORD, "secret");
     let container = deployed("Containerfile");
     let mut set = Vec::new();
     for line in compose.lines().chain(container.lines()).map(str::trim) {

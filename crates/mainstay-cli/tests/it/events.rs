@@ -113,7 +113,7 @@ fn every_flag_of_an_append_reaches_the_event() {
         let late = folder.run(&format!("{PLACE} --tenant acme --stream order/a/b --expected-version 0{at}"));
         late.assert_failed(1, "VERSION_CONFLICT");
         assert!(late.stderr.contains("stream order/a/b is at version 1, not 0"), "{}", late.stderr);
-        folder.run(&format!("{PLACE} --id e1{at}")).assert_failed(1, "EVENT_ID_TAKEN");
+        folder.run(&format!("{PLACE} --id e1 --tenant acme{at}")).assert_failed(1, "EVENT_ID_TAKEN");
         assert_eq!(positions(&folder.run(&format!("events read --json{at}"))), [1]);
     });
 }

@@ -89,6 +89,17 @@ fn circuits_are_listed_forced_released_and_reset() {
 }
 
 #[test]
+fn a_verb_that_looks_defines_nothing_of_the_configuration() {
+    let folder = Folder::new();
+    folder.write("mainstay.toml", CONFIG);
+    folder.run("token list");
+    folder.run("limits show mail").assert_failed(1, "UNKNOWN_LIMIT");
+    assert_eq!(folder.run("circuits list --json").json()["circuits"], json!([]));
+    folder.run("limits set mail --rate 7 --period 1m");
+    assert_eq!(folder.run("limits show mail --json").json()["rate"], 7.0);
+}
+
+#[test]
 fn whom_a_limit_denies_is_known_at_the_server() {
     let folder = Folder::new();
     folder.write("mainstay.toml", CONFIG);

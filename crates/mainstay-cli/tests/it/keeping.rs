@@ -3,7 +3,7 @@
 use crate::program::Folder;
 use mainstay::events::COMPONENT;
 use mainstay::prelude::*;
-use mainstay_testkit::postgres::Postgres;
+use mainstay_testkit::postgres::{Database, Postgres};
 use serde_json::json;
 
 /// Makes a log of three events at `url`.
@@ -121,6 +121,7 @@ async fn a_store_in_use_is_copied_and_restored() {
     insta::assert_snapshot!(answer.stdout, @"
         sqlite:new.db
         epoch     2
+        tokens    0 revoked; `mainstay token create` makes new ones
         head      3
         events    3 checked, 0 of them erased
         index     9 entries checked
@@ -153,6 +154,41 @@ async fn postgres_is_copied_by_its_own_programs() {
     assert_eq!((&restored["epoch"], &restored["report"]["events"]), (&json!(2), &json!(3)));
     let again = folder.run(&format!("restore night --store {}", new.url()));
     again.assert_failed(1, "STORE_TARGET_EXISTS");
+}
+
+/// A token that was revoked after a backup must not come back with it.
+#[test]
+fn a_restored_backup_revives_no_token() {
+    let server = Postgres::shared().unwrap();
+    let databases = [server.database().unwrap(), server.database().unwrap(), server.database().unwrap()];
+    let postgres: Vec<&str> = databases.iter().map(Database::url).collect();
+    for [old, new, kept] in
+        [["sqlite:old.db", "sqlite:new.db", "sqlite:kept.db"], postgres[..].try_into().unwrap()]
+    {
+        let folder = Folder::new();
+        let run = |verb: &str, store: &str| folder.run(&format!("{verb} --json --store {store}")).json();
+        let made = run("token create --name gone --role admin", old);
+        let id = made["token"]["id"].as_str().unwrap();
+        run("token create --name there --role admin", old);
+        run("backup night", old);
+        run(&format!("token revoke {id}"), old);
+
+        assert_eq!(run("restore night", new)["revokedTokens"], 2);
+        let tokens = run("token list", new);
+        for token in tokens["tokens"].as_array().unwrap() {
+            assert!(token["revokedAt"].is_string(), "{tokens}");
+        }
+        let audit = run("audit list", new);
+        assert_eq!(audit["entries"][0]["action"], "mainstay restore", "{audit}");
+
+        let restored = run("restore night --keep-tokens", kept);
+        assert_eq!(restored["revokedTokens"], json!(null));
+        let tokens = run("token list", kept);
+        assert!(
+            tokens["tokens"].as_array().unwrap().iter().all(|token| token["revokedAt"].is_null()),
+            "{tokens}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

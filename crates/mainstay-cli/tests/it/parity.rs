@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Each operation below `/admin` that is not going away, and a verb that calls it. A route without a line here fails the
 /// test, and so does a verb that calls something else.
-const VERBS: [(&str, &str); 81] = [
+const VERBS: [(&str, &str); 83] = [
     ("listAudit", "audit list"),
     ("auditHead", "audit verify"),
     ("listCheckpoints", "projections checkpoints"),
@@ -20,6 +20,7 @@ const VERBS: [(&str, &str); 81] = [
     ("forceCircuit", "circuits open mail --reason test"),
     ("releaseCircuit", "circuits release mail --reason test"),
     ("resetCircuit", "circuits reset mail --reason test"),
+    ("deleteCircuit", "circuits delete mail"),
     ("getConfig", "config show"),
     ("listDeadLetterOperations", "dead-letters operations"),
     ("previewDeadLetterOperation", "dead-letters ignore --kind work"),
@@ -36,6 +37,7 @@ const VERBS: [(&str, &str); 81] = [
     ("getIntent", "intents show i1"),
     ("abandonIntent", "intents abandon i1 --reason test"),
     ("putLimit", "limits set mail --rate 5 --period 1m"),
+    ("deleteLimit", "limits delete mail"),
     ("listDeniedKeys", "limits denied mail"),
     ("getMetrics", "metrics"),
     ("listPoisonEvents", "projections poison"),
@@ -44,9 +46,6 @@ const VERBS: [(&str, &str); 81] = [
     ("unquarantineEvent", "projections unquarantine orders e1"),
     ("listProjectionLetters", "projections letters"),
     ("completeProjectionLetter", "projections complete run-1"),
-    ("ignoreProjectionLetters", "projections ignore orders"),
-    ("purgeProjectionLetters", "projections purge-letters --older-than-days 30"),
-    ("retryProjectionLetters", "projections retry"),
     ("getProjectionLetterStats", "projections letter-stats"),
     ("getProjectionLetter", "projections letter orders e1"),
     ("ignoreProjectionLetter", "projections ignore orders e1"),
@@ -67,8 +66,6 @@ const VERBS: [(&str, &str); 81] = [
     ("resumeReplay", "replay resume r1"),
     ("listPublications", "publications list"),
     ("listPublicationLetters", "publications letters"),
-    ("ignorePublicationLetters", "publications ignore"),
-    ("retryPublicationLetters", "publications retry"),
     ("getPublicationLetterStats", "publications stats"),
     ("getPublicationLetter", "publications letter inventory e1"),
     ("ignorePublicationLetter", "publications ignore inventory e1"),
@@ -77,6 +74,9 @@ const VERBS: [(&str, &str); 81] = [
     ("listTokens", "token list"),
     ("createToken", "token create --name one --role reader"),
     ("revokeToken", "token revoke nobody"),
+    ("rotateToken", "token rotate nobody"),
+    ("signOutToken", "token sign-out nobody"),
+    ("signOutEverywhere", "token sign-out --all"),
     ("getTrace", "trace corr-1"),
     ("listWork", "work list --state running"),
     ("getWorkDetails", "work show work-123"),
@@ -88,6 +88,8 @@ const VERBS: [(&str, &str); 81] = [
     ("getWorkPool", "work pools timers"),
     ("listPendingWorkpoolItems", "work list timers"),
     ("listPoolKeys", "work keys timers"),
+    ("deleteWorkPool", "work pools delete nothing"),
+    ("deleteWorkFunction", "work delete-function nothing"),
     ("pauseWorkPool", "work pause timers"),
     ("resumeWorkPool", "work resume timers"),
 ];

@@ -208,13 +208,11 @@ fn looks(work_id: &str, event_id: &str, intent_key: &str, letters: &[String]) ->
         "token list",
         "trace corr-1",
         "work pools",
-        "work letters",
         "work list --state failed",
     ];
     let of_one = [
         format!("intents show {intent_key}"),
         format!("work show {work_id}"),
-        format!("work letters {work_id}"),
         format!("publications letter inventory {event_id}"),
     ];
     plain.map(str::to_owned).into_iter().chain(of_one).chain(each).collect()
@@ -287,7 +285,6 @@ fn b_260_what_was_confided_is_in_no_view_and_in_no_output() {
     asked.extend([
         format!("/admin/work/{work_id}"),
         format!("/admin/runs/{work_id}"),
-        format!("/admin/letters/{work_id}"),
         format!("/admin/publications/letters/inventory/{event_id}"),
         format!("/admin/intents/{intent_key}"),
         "/admin/traces/corr-1".to_owned(),

@@ -134,8 +134,11 @@ fn the_server_that_holds_the_store_is_found_by_its_address() {
 fn what_a_token_cannot_be_is_told() {
     let folder = Folder::new();
     for (arguments, said) in [
-        ("--name a --role root", "a role is reader, operator or admin"),
+        ("--name a --role root", "a role is worker, publisher, reader, operator or admin"),
         ("--name a --role admin --expires-in 30", "is not a time such as"),
+        ("--name a --role worker", "scope.pools: a worker needs"),
+        ("--name a --role worker --pool mainstay.x --function a", "scope.pools: names that begin with"),
+        ("--name a --role reader --pool a --function a", "scope: only workers and publishers"),
         ("--name a --role admin --expires-in 999w", "expiresInMs: must be"),
         ("--name a --role admin --tenant a:b", "tenant: must have"),
         ("--name a --role admin --server ftp://x", "is not the URL of a server"),
@@ -143,7 +146,8 @@ fn what_a_token_cannot_be_is_told() {
         let answer = folder.run(&format!("token create {arguments} --json"));
         assert_eq!((answer.code, answer.stdout.as_str()), (2, ""), "{answer:?}");
         assert!(
-            answer.stderr.contains("CLI_USAGE_INVALID") && answer.stderr.contains(said),
+            ["CLI_USAGE_INVALID", "BODY_INVALID"].iter().any(|code| answer.stderr.contains(code))
+                && answer.stderr.contains(said),
             "{}",
             answer.stderr
         );
@@ -151,4 +155,94 @@ fn what_a_token_cannot_be_is_told() {
     let lost = folder.run("token list --server http://127.0.0.1:1");
     lost.assert_failed(1, "CLI_SERVER_UNREACHABLE");
     assert!(!lost.stderr.contains("because"));
+}
+
+#[test]
+fn a_token_is_rotated_and_signed_out_where_no_server_is_asked() {
+    let folder = Folder::new();
+    let scope = "--pool mail --function send --expires-in never";
+    let made = folder.run(&format!("token create --name ci --role worker {scope} --json")).json();
+    assert!(made["token"]["expiresAt"].is_null(), "{made}");
+    let id = made["token"]["id"].as_str().unwrap();
+    let rotated = folder.run(&format!("token rotate {id} --overlap 0s --file new.token --json")).json();
+    assert_eq!((&rotated["secret"], &rotated["file"]), (&Value::Null, &json!("new.token")));
+    assert_eq!(rotated["token"]["scope"], json!({"pools": ["mail"], "functions": ["send"]}));
+    assert_eq!(rotated["replaces"]["rotatedTo"], rotated["token"]["id"]);
+    let secret = std::fs::read_to_string(folder.path().join("new.token")).unwrap();
+    assert!(secret.starts_with(&format!("mst_{}_", rotated["token"]["id"].as_str().unwrap())), "{secret}");
+    folder.run(&format!("token rotate {id}")).assert_failed(1, "TOKEN_SPENT");
+    folder.run("token rotate nobody").assert_failed(1, "TOKEN_NOT_FOUND");
+    assert_eq!(folder.run(&format!("token rotate {id} --overlap 31d")).code, 2);
+    assert_eq!(folder.run(&format!("token sign-out {id} --json")).json()["ended"], 0);
+    assert_eq!(folder.run("token sign-out --all --json").json()["ended"], 0);
+    folder.run("token sign-out nobody").assert_failed(1, "TOKEN_NOT_FOUND");
+    assert_eq!(folder.run("token sign-out").code, 2, "one, or all");
+    let actions = folder.run("audit list --outcome done --json").json();
+    let actions: Vec<&str> = actions["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["action"].as_str().unwrap())
+        .collect();
+    assert!(
+        actions.contains(&"POST /admin/tokens/{id}/rotate") && actions.contains(&"DELETE /admin/sessions")
+    );
+    // By default, a year.
+    let usual = folder.run("token create --name a --role reader --json").json();
+    assert!(usual["token"]["expiresAt"].is_string(), "{usual}");
+}
+
+/// What the configuration says about access and bounds must reach the server, or nobody is protected by it.
+#[test]
+fn a_server_keeps_to_what_its_configuration_says_of_access_and_bounds() {
+    let folder = Folder::new();
+    let server = Serving::start(&folder);
+    let pools: Value = serde_json::from_str(&server.send("GET", "/v1/pools", &[], "").1).unwrap();
+    let count = pools["pools"].as_array().unwrap().len();
+    server.stop("-TERM");
+    let text = format!(
+        "[access]\nauditV1 = true\nmaxTokenLifeMs = 3600000\n\
+         [work]\nmaxPools = {}\n[server]\nmaxConnectionsPerAddress = 4\n",
+        count + 1
+    );
+    folder.write("mainstay.toml", &text);
+    folder.run("token create --name a --role admin --expires-in never").assert_failed(2, "BODY_INVALID");
+    let secret = |role: &str| {
+        let made = folder.run(&format!("token create --name {role} --role {role} --json")).json();
+        made["secret"].as_str().unwrap().to_owned()
+    };
+    let (admin, operator) = (secret("admin"), secret("operator"));
+
+    let server = Serving::start(&folder);
+    let send = |token: &str, method: &str, path: &str, body: &str| {
+        let (status, told) =
+            server.send(method, path, &[("Authorization", &format!("Bearer {token}"))], body);
+        (status, serde_json::from_str::<Value>(&told).unwrap())
+    };
+    assert_eq!(send(&operator, "PUT", "/v1/pools/one", "{}").0, 200);
+    let (status, told) = send(&operator, "PUT", "/v1/pools/two", "{}");
+    assert_eq!((status, &told["code"]), (409, &json!("WORK_NAMES_TOO_MANY")), "{told}");
+    let endless = r#"{"name":"b","role":"reader","expiresInMs":null}"#;
+    let (status, told) = send(&admin, "POST", "/admin/tokens", endless);
+    assert_eq!((status, &told["field"]), (400, &json!("expiresInMs")), "{told}");
+
+    let event = r#"{"events":[{"type":"OrderPlaced","data":1}]}"#;
+    assert_eq!(send(&operator, "POST", "/v1/events", event).0, 200);
+    let (_, audit) = send(&admin, "GET", "/admin/audit", "");
+    let actions: Vec<&Value> =
+        audit["entries"].as_array().unwrap().iter().map(|one| &one["action"]).collect();
+    assert!(actions.contains(&&json!("POST /v1/events")), "{audit}");
+
+    // The place of a connection that has ended is free a moment later.
+    let mut silent = Vec::new();
+    let told = loop {
+        silent.push(std::net::TcpStream::connect(server.address()).unwrap());
+        let (status, told) = send(&operator, "GET", "/v1/pools", "");
+        if status != 200 || silent.len() > 100 {
+            break told;
+        }
+    };
+    assert_eq!(told["code"], "CONNECTIONS_FULL", "{told}");
+    assert_eq!(send(&admin, "GET", "/v1/pools", "").0, 200, "an admin has the reserve");
+    server.stop("-TERM");
 }

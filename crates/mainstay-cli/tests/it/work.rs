@@ -47,6 +47,20 @@ fn id(answer: &Answer) -> String {
 }
 
 #[test]
+fn an_empty_pool_is_deleted_and_one_of_the_configuration_stays() {
+    let folder = Folder::new();
+    folder.write("mainstay.toml", &format!("{CONFIG}[pools.old]\n"));
+    let item = id(&folder.run("work enqueue old send --args 1"));
+    folder.write("mainstay.toml", CONFIG);
+    folder.run("work pools delete old").assert_failed(1, "WORK_NAME_IN_USE");
+    folder.run(&format!("work cancel {item}"));
+    assert_eq!(folder.run("work pools delete old").stderr, "old is deleted.\n");
+    folder.run("work pools delete old").assert_failed(1, "UNKNOWN_POOL");
+    folder.run("work pools delete mail").assert_failed(1, "WORK_NAME_IN_USE");
+    assert!(folder.run("work pools").stdout.contains("mail"));
+}
+
+#[test]
 fn items_are_enqueued_listed_shown_and_cancelled() {
     alike(|run| {
         let first =
@@ -192,47 +206,43 @@ fn letters_are_listed_retried_and_ignored() {
         }
         ids.push(one);
     }
-    let listed = run("work letters --kind work --limit 2").stdout;
-    let port = endpoint.address.to_string();
-    insta::assert_snapshot!(steady(&listed).replace(&port, "127.0.0.1:9"), @r#"
-        WORK ID                                    FAILED                    POOL  FUNCTION  KIND  ATTEMPTS  ERROR
-        work_…  2027-01-15T08:00:00.000Z  mail  send      work  1         validationError: POST http://127.0.0.1:9/send: the reply is 422 Unprocessable Entity: {"why":"gone"}
-        work_…  2027-01-15T08:00:00.000Z  mail  send      work  1         validationError: POST http://127.0.0.1:9/send: the reply is 422 Unprocessable Entity: {"why":"gone"}
-        "#);
-    let one = run(&format!("work letters {}", ids[0])).stdout;
-    insta::assert_snapshot!(steady(&one).replace(&port, "127.0.0.1:9"), @r#"
-        work        work_…
-        pool        mail
-        function    send
-        kind        work
-        status      pending
-        failed      2027-01-15T08:00:00.000Z
-        error       validationError: POST http://127.0.0.1:9/send: the reply is 422 Unprocessable Entity: {"why":"gone"}
-        attempts    1
-        args        0
-          1. 2027-01-15T08:00:00.000Z  validationError: POST http://127.0.0.1:9/send: the reply is 422 Unprocessable Entity: {"why":"gone"}
-        "#);
-    folder.run(&format!("work letters{at}")).assert_failed(1, "UNAUTHENTICATED");
+    let listed = run("dead-letters list --kind work --name send --json").json();
+    let listed = listed["letters"].as_array().unwrap();
+    let of = |one: &Value| one["reference"].as_str().unwrap().to_owned();
+    assert_eq!(listed.iter().rev().map(of).collect::<Vec<_>>(), ids);
+    let letter = listed[1]["letterId"].as_str().unwrap();
+    let error = listed[0]["error"].as_str().unwrap();
+    assert!(error.contains("the reply is 422 Unprocessable Entity: {\"why\":\"gone\"}"), "{error}");
+    folder.run(&format!("dead-letters list{at}")).assert_failed(1, "UNAUTHENTICATED");
 
     let retried = id(&run(&format!("work retry {}", ids[0])));
     while run(&format!("work show {retried} --json")).json()["state"] != "failed" {
         std::thread::sleep(Duration::from_millis(5));
     }
     run(&format!("work retry {}", ids[0])).assert_failed(1, "DEAD_LETTER_NOT_FOUND");
-    assert_eq!(run(&format!("work ignore {}", ids[1])).stderr, format!("{} is left as it is.\n", ids[1]));
-    assert_eq!(run("work letters --status ignored --json").json()["letters"][0]["workId"], json!(ids[1]));
+    assert_eq!(run(&format!("dead-letters ignore {letter}")).code, 0);
+    let ignored = run("dead-letters list --status ignored --json").json();
+    assert_eq!(ignored["letters"][0]["reference"], json!(ids[1]));
     server.stop("-TERM");
 
     // The same on the file: one that failed again and one that was never tried.
-    let letters = folder.run("work letters --pool mail --function send --json").json();
-    let pending: Vec<&Value> =
-        letters["letters"].as_array().unwrap().iter().map(|letter| &letter["workId"]).collect();
-    assert_eq!(pending, [&json!(retried), &json!(ids[2])]);
-    let many = folder.run("work retry --all --pool mail");
-    assert_eq!((many.stdout.lines().count(), many.stderr.as_str()), (2, "Retried: 2.\n"), "{many:?}");
-    assert_eq!(folder.run("work letters").stderr, "There are no such letters.\n");
-    assert_eq!(folder.run(&format!("work letters {} --json", ids[0])).json()["retriedAs"], json!(retried));
-    folder.run(&format!("work ignore {}", ids[1])).assert_failed(1, "DEAD_LETTER_NOT_FOUND");
+    let letters = folder.run("dead-letters list --status pending --json").json();
+    let mut pending: Vec<String> = letters["letters"].as_array().unwrap().iter().map(of).collect();
+    pending.sort_unstable();
+    let mut expected = [retried, ids[2].clone()];
+    expected.sort_unstable();
+    assert_eq!(pending, expected);
+    let at = |verb: &str| folder.run(&format!("dead-letters {verb} --json")).json();
+    assert_eq!(at("stats --pool mail --status pending")["total"], 2);
+    assert_eq!(at("stats --pool nowhere")["total"], 0);
+    assert_eq!(at("purge --status ignored --before 2001-09-09T01:46:40Z --run")["done"], 0);
+    assert_eq!(at("purge --status ignored --pool mail --before 2999-01-01T00:00:00Z")["total"], 1);
+    assert_ne!(folder.run("dead-letters purge --before 1 --older-than 1d").code, 0);
+    let many = folder.run("dead-letters retry --kind work --run --json").json();
+    assert_eq!(many["done"], 2, "{many}");
+    let none = folder.run("dead-letters list --status pending");
+    assert_eq!(none.stderr, "There are none.\n", "{none:?}");
+    folder.run(&format!("work retry {}", ids[1])).assert_failed(1, "DEAD_LETTER_NOT_FOUND");
 }
 
 #[test]
@@ -246,7 +256,6 @@ fn what_cannot_be_done_is_told() {
         run("work pause nowhere").assert_failed(1, "UNKNOWN_POOL");
         run("work pools nowhere").assert_failed(1, "UNKNOWN_POOL");
         run("work cancel work-123").assert_failed(1, "WORK_NOT_FOUND");
-        run("work letters x").assert_failed(1, "DEAD_LETTER_NOT_FOUND");
         run("work retry x").assert_failed(1, "DEAD_LETTER_NOT_FOUND");
         run("work crons --pause nightly").assert_failed(1, "UNKNOWN_CRON");
         let answer = run("work enqueue mail send --key \u{7}");
@@ -264,10 +273,6 @@ fn what_cannot_be_done_is_told() {
         "work enqueue mail send --dedupe-window 1h",
         "work list mail --limit 0",
         "work retry",
-        "work retry x --all",
-        "work retry x --pool y",
-        "work letters x --pool y",
-        "work letters --status dead",
         "work crons --pause a --remove b",
     ] {
         let answer = folder.run(arguments);

@@ -7,6 +7,7 @@
 use super::decide::{Decided, Facts, decide};
 use super::prepare::Prepared;
 use super::{Appended, Status};
+use crate::by_id::SHARED_ID;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::index::{self, End, Groups, Probe, Recent, Terms, View, position_in};
@@ -116,8 +117,8 @@ async fn lock(ground: &Ground, tx: &Tx) -> mainstay_store::Result<Sight> {
 enum Subject<'a> {
     /// The event with an idempotency key.
     Key { tenant: Option<&'a str>, key: &'a str },
-    /// The event with an id.
-    Id(&'a str),
+    /// The event of a tenant with an id.
+    Id { tenant: Option<&'a str>, id: &'a str },
     /// The last event of a stream.
     Stream { tenant: Option<&'a str>, stream_type: &'a str, id: &'a str },
     /// The newest event that an item forbids.
@@ -129,7 +130,7 @@ impl Subject<'_> {
     fn is(&self, event: &Event) -> bool {
         match self {
             Self::Key { tenant, key } => event.idempotency_key() == Some(key) && event.tenant() == *tenant,
-            Self::Id(id) => event.id() == *id,
+            Self::Id { tenant, id } => event.id() == *id && event.tenant() == *tenant,
             Self::Stream { tenant, stream_type, id } => {
                 event.tenant() == *tenant
                     && event
@@ -170,7 +171,7 @@ fn questions<'a>(ground: &Ground, appends: &'a [Arc<Prepared>]) -> Vec<Question<
                 ask(Subject::Key { tenant, key }, terms.idempotency(tenant, key), None);
             }
             if let Some(id) = new.event_id.as_ref().filter(|_| !event.has_made_id) {
-                ask(Subject::Id(id), terms.event_id(id), position_in(id));
+                ask(Subject::Id { tenant, id }, terms.event_id(id), position_in(id));
             }
             if let Some(stream) = &new.stream {
                 let subject = Subject::Stream { tenant, stream_type: &stream.stream_type, id: &stream.id };
@@ -237,7 +238,7 @@ impl From<Subject<'_>> for About {
     fn from(subject: Subject<'_>) -> Self {
         match subject {
             Subject::Key { .. } => Self::Key,
-            Subject::Id(_) => Self::Id,
+            Subject::Id { .. } => Self::Id,
             Subject::Stream { .. } => Self::Stream,
             Subject::Item { .. } => Self::Item,
         }
@@ -321,19 +322,50 @@ impl Seen {
                 Some(Err(error)) => return Ok(Err(error.clone())),
                 Some(Ok(_)) => {}
                 None => {
-                    let reason = "the index names an event that is not there".to_owned();
+                    let reason = UNKNOWN_PLACE.to_owned();
                     return Ok(Err(Error::Corrupt { position, reason }));
                 }
             }
-            candidate = if question.groups.is_everything() {
-                (position > question.after + 1).then(|| position - 1)
-            } else {
-                index::latest_in(tx, view, &question.groups, question.after, position - 1).await?
+            candidate = match question.subject {
+                Subject::Id { .. } => return self.among_sharers(tx, view, question, position - 1).await,
+                _ if question.groups.is_everything() => (position > question.after + 1).then(|| position - 1),
+                _ => index::latest_in(tx, view, &question.groups, question.after, position - 1).await?,
             };
         }
         Ok(Ok(None))
     }
+
+    /// The event of a tenant among those that share its id, at `most` or before. Each tenant has one at the most.
+    async fn among_sharers(
+        &mut self,
+        tx: &Tx,
+        view: &View,
+        question: &Question<'_>,
+        mut most: u64,
+    ) -> mainstay_store::Result<Result<Option<Event>>> {
+        loop {
+            let positions = index::descending(tx, view, &question.groups, 0, most, SHARED_ID).await?;
+            self.load(tx, positions.iter()).await?;
+            for position in &positions {
+                match self.0.get(position) {
+                    Some(Ok(event)) if question.subject.is(event) => return Ok(Ok(Some(event.clone()))),
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return Ok(Err(error.clone())),
+                    None => {
+                        let (position, reason) = (*position, UNKNOWN_PLACE.to_owned());
+                        return Ok(Err(Error::Corrupt { position, reason }));
+                    }
+                }
+            }
+            match positions.last() {
+                Some(last) if positions.len() == SHARED_ID && *last > 1 => most = last - 1,
+                _ => return Ok(Ok(None)),
+            }
+        }
+    }
 }
+
+const UNKNOWN_PLACE: &str = "the index names an event that is not there";
 
 const MOVE_SCOPE: &str = "INSERT INTO mainstay_scopes (scope_key, version, position, updated_at) \
      VALUES ($1, $2, $3, $4) ON CONFLICT (scope_key) DO UPDATE \

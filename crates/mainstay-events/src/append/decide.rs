@@ -219,7 +219,9 @@ impl<'a> State<'a> {
     fn check_ids(&self, append: &Prepared, facts: &Facts) -> Result<()> {
         for (event, facts) in append.events.iter().zip(&facts.events) {
             let Some(id) = event.new.event_id.as_ref().filter(|_| !event.has_made_id) else { continue };
-            let among = || self.newest(&[self.ground.terms.event_id(id)], |other| other.id() == id);
+            let tenant = event.new.tenant_id.as_deref();
+            let is_same = |other: &Event| other.id() == id && other.tenant() == tenant;
+            let among = || self.newest(&[self.ground.terms.event_id(id)], is_same);
             if let Some(taken) = facts.by_id.as_ref().or_else(among) {
                 return Err(Error::EventIdTaken { event_id: id.clone(), position: taken.position() });
             }

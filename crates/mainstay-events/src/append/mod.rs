@@ -11,7 +11,6 @@
 mod batch;
 mod commit;
 mod decide;
-mod json;
 mod new_event;
 mod prepare;
 mod receipt;

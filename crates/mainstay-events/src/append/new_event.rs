@@ -5,6 +5,7 @@ use crate::event::Category;
 use mainstay_core::keys::IdempotencyKey;
 use mainstay_core::query::{Item, Query};
 use mainstay_core::trace::TraceContext;
+use mainstay_store::{Cause, Inherited};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -197,6 +198,12 @@ impl NewEvent {
         Self { tenant_id: Some(tenant.into()), ..self }
     }
 
+    /// Belongs to this tenant, unless it belongs to another.
+    pub(crate) fn or_tenant(mut self, tenant: &str) -> Self {
+        self.tenant_id.get_or_insert_with(|| tenant.to_owned());
+        self
+    }
+
     /// Of this kind.
     pub fn category(self, category: Category) -> Self {
         Self { category, ..self }
@@ -210,6 +217,17 @@ impl NewEvent {
     /// At this place in a trace.
     pub fn trace(self, trace: TraceContext) -> Self {
         Self { trace: Some(trace), ..self }
+    }
+
+    /// Takes from `cause` what the event does not say: correlation, causation, tenant and trace.
+    pub fn caused_by(mut self, cause: &Cause) -> Self {
+        cause.fill(Inherited {
+            correlation_id: &mut self.correlation_id,
+            causation_id: &mut self.causation_id,
+            tenant_id: &mut self.tenant_id,
+            trace: &mut self.trace,
+        });
+        self
     }
 
     /// With metadata, which must become a JSON object.

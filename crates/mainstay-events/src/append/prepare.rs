@@ -1,12 +1,12 @@
 //! Checks an append, and makes everything of it that needs no database.
 
 use super::Append;
-use super::json;
 use super::new_event::{Condition, NewEvent};
 use crate::error::{Error, Result};
 use crate::index::{Groups, Terms};
 use crate::record::{self, FINGERPRINT_BYTES};
 use crate::{MAX_EVENTS, MAX_ID_BYTES, MAX_TAGS, MAX_VALUE_BYTES};
+use mainstay_core::json::{self, Bounds};
 use mainstay_core::keys::{MAX_KEY_BYTES, ScopeKey, has_control};
 use mainstay_core::query::{MAX_NAME_BYTES, is_name};
 use sha2::{Digest, Sha256};
@@ -144,10 +144,12 @@ fn check_together(events: &[PreparedEvent]) -> Result<()> {
         let before = events[..number].iter().map(|earlier| &earlier.new);
         for earlier in before {
             let same = |name: &str| Error::invalid(format!("events[{number}].{name}"), "is given twice");
-            if event.new.event_id.is_some() && event.new.event_id == earlier.event_id {
+            let is_of_one = event.new.tenant_id == earlier.tenant_id;
+            if is_of_one && event.new.event_id.is_some() && event.new.event_id == earlier.event_id {
                 return Err(same("eventId"));
             }
-            if event.new.idempotency_key.is_some() && event.new.idempotency_key == earlier.idempotency_key {
+            let has_key = event.new.idempotency_key.is_some();
+            if is_of_one && has_key && event.new.idempotency_key == earlier.idempotency_key {
                 return Err(same("idempotencyKey"));
             }
             if let (Some(one), Some(other)) = (&event.new.scope, &earlier.scope)
@@ -218,10 +220,10 @@ fn position(field: impl Display, number: Option<u64>) -> Result<()> {
 }
 
 fn value(field: impl Display, text: &str) -> Result<()> {
-    if text.len() > MAX_VALUE_BYTES {
-        return Err(Error::TooLarge { field: field.to_string(), bytes: text.len() });
-    }
-    json::check(text).map_err(|reason| Error::invalid(field.to_string(), reason))
+    json::check(text.as_bytes(), Bounds::bytes(MAX_VALUE_BYTES)).map_err(|error| match error {
+        json::Error::TooLarge { bytes, .. } => Error::TooLarge { field: field.to_string(), bytes },
+        error => Error::invalid(field.to_string(), error.to_string()),
+    })
 }
 
 /// What must be the same when an idempotency key is used again: where the event belongs, what it is, and its data in

@@ -2,6 +2,7 @@
 
 use super::recent::{Recent, Shared, last_of, sorted};
 use super::sql::insert_terms;
+use mainstay_core::failpoints::Point;
 use mainstay_store::{Error, Result, Store, Tx, Value};
 use std::sync::Arc;
 
@@ -64,14 +65,14 @@ async fn merge_segment(store: &Store, recent: &Recent, segment: Shared) -> Resul
         let values = chunk.iter().flat_map(|(term, position)| [*term, *position as i64]).map(Value::Int);
         let rows: Arc<Vec<Value>> = Arc::new(values.collect());
         let insert = async |tx: Tx, rows: Arc<Vec<Value>>| insert_terms(&tx, &rows).await;
-        store.failpoints().hit("events.merge")?;
+        store.failpoints().hit(Point::EventsMerge)?;
         store.transact_with(rows, insert).await?;
     }
     let finish = async |tx: Tx, (recent, up_to): (Recent, u64)| {
         tx.execute(MOVE, &[Value::Int(up_to as i64)]).await?;
         tx.after_commit(Arc::new(move || recent.merged(up_to)))
     };
-    store.failpoints().hit("events.merged")?;
+    store.failpoints().hit(Point::EventsMerged)?;
     store.transact_with((recent.clone(), up_to), finish).await
 }
 

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::events_topic;
 use crate::index::Recent;
 use crate::log::Log;
-use mainstay_store::{Options, Tx, backup};
+use mainstay_store::{Options, Store, Tx, backup};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,6 +41,8 @@ pub struct Restored {
 /// Makes a new store from a backup at the place that `options` name, looks over its log, and begins a new epoch. The
 /// options have [`COMPONENT`](crate::COMPONENT) among their components.
 ///
+/// Tokens of the backup work again, those too that were revoked since: see [`restore_with`].
+///
 /// A SQLite file gets its name only after all of that. Problems do not stop it: a damaged backup may be the only one,
 /// and what is damaged is not served. On PostgreSQL nobody may use the database before this has returned.
 pub async fn restore(
@@ -48,16 +50,32 @@ pub async fn restore(
     options: Options,
     progress: impl FnMut(Progress) + Send,
 ) -> Result<Restored> {
-    let restoring = backup::restore(from, options).await?;
-    let store = restoring.options().migrate(true).open().await?;
-    let looked = look_over(&Log::open(&store).await?, progress).await;
-    store.close().await;
-    let restored = looked?;
-    restoring.finish()?;
-    Ok(restored)
+    restore_with(from, options, progress, async |_: &Store| Ok(())).await.map(|(restored, ())| restored)
 }
 
-async fn look_over(log: &Log, progress: impl FnMut(Progress) + Send) -> Result<Restored> {
+/// As [`restore`], and changes the store with `prepare` before it is in its place: what must hold again that was decided after
+/// the backup, such as that tokens are revoked. When that fails, nothing is restored.
+pub async fn restore_with<T>(
+    from: &Path,
+    options: Options,
+    progress: impl FnMut(Progress) + Send,
+    prepare: impl AsyncFnOnce(&Store) -> mainstay_store::Result<T>,
+) -> Result<(Restored, T)> {
+    let restoring = backup::restore(from, options).await?;
+    let store = restoring.options().migrate(true).open().await?;
+    let prepared = prepare(&store).await;
+    let looked = match prepared {
+        Ok(prepared) => look_over(&store, progress).await.map(|restored| (restored, prepared)),
+        Err(error) => Err(error.into()),
+    };
+    store.close().await;
+    let looked = looked?;
+    restoring.finish()?;
+    Ok(looked)
+}
+
+async fn look_over(store: &Store, progress: impl FnMut(Progress) + Send) -> Result<Restored> {
+    let log = Log::open(store).await?;
     let report = log.verify(progress).await?;
     Ok(Restored { report, epoch: log.begin_epoch().await? })
 }

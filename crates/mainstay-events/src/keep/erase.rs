@@ -6,7 +6,7 @@
 use crate::append;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::index::{self, Groups, Recent, View, position_in};
+use crate::index::{self, Groups, Recent, View};
 use crate::log::Log;
 use crate::record;
 use mainstay_core::query::{Item, Query};
@@ -32,8 +32,15 @@ enum Which {
     Matching(Query),
 }
 
+/// The events of a search. An id stands for one position.
+#[derive(Debug, Clone)]
+enum Sought {
+    At(u64),
+    Matching(Query),
+}
+
 impl Erasure {
-    /// The event with this id.
+    /// The event with this id, as [`Log::find`] chooses it.
     pub fn of_event(event_id: impl Into<String>) -> Self {
         Self::of(Which::Event(event_id.into()))
     }
@@ -94,13 +101,12 @@ impl Log {
                 return Err(Error::invalid(field, format!("must be 1 to {MAX_NOTE_BYTES} bytes")));
             }
         }
+        let sought = match &erasure.which {
+            Which::Event(id) => Sought::At(self.position_to_erase(id).await?),
+            Which::Matching(query) => Sought::Matching(query.clone()),
+        };
         let head = self.head().await?;
-        let mut search = Search::new(self, &erasure.which);
-        if let Which::Event(id) = &erasure.which
-            && !search.finds_any(self, head).await?
-        {
-            return Err(Error::NotFound(id.clone()));
-        }
+        let mut search = Search::new(self, sought);
         let erasure_id = self.begin_erasure(&erasure).await?;
         let (mut events, mut damaged, mut after) = (0, None, 0);
         while after < head {
@@ -123,6 +129,15 @@ impl Log {
         }
         self.store().transact_with(erasure_id.clone(), end).await?;
         Ok(Erased { erasure_id, events, is_log_empty })
+    }
+
+    async fn position_to_erase(&self, event_id: &str) -> Result<u64> {
+        match self.position_of(event_id).await {
+            Ok(Some(position)) => Ok(position),
+            // A damaged header has no id.
+            Ok(None) | Err(Error::Corrupt { .. }) => Err(Error::NotFound(event_id.to_owned())),
+            Err(error) => Err(error),
+        }
     }
 
     async fn begin_erasure(&self, erasure: &Erasure) -> Result<String> {
@@ -154,7 +169,7 @@ const OVERWRITE: &str = "UPDATE mainstay_events SET payload = $2 WHERE position 
 /// Looks for what is meant. Only headers count: a damaged payload can be erased all the same.
 #[derive(Clone)]
 struct Search {
-    which: Which,
+    sought: Sought,
     tenant: Option<String>,
     /// What an event must have, for each way to match.
     ways: Vec<Groups>,
@@ -167,16 +182,16 @@ struct Search {
 }
 
 impl Search {
-    fn new(log: &Log, which: &Which) -> Self {
-        let ways = match which {
-            Which::Event(id) => vec![Groups::default().and(vec![log.terms().event_id(id)])],
-            Which::Matching(query) => {
+    fn new(log: &Log, sought: Sought) -> Self {
+        let ways = match &sought {
+            Sought::At(_) => Vec::new(),
+            Sought::Matching(query) => {
                 query.items().iter().map(|item| append::groups(item, log.tenant(), log.terms())).collect()
             }
         };
         let tenant = log.tenant().map(str::to_owned);
         Self {
-            which: which.clone(),
+            sought,
             tenant,
             ways,
             after: 0,
@@ -184,16 +199,6 @@ impl Search {
             view: log.ground().view(),
             recent: log.ground().recent.clone(),
         }
-    }
-
-    async fn finds_any(&self, log: &Log, head: u64) -> Result<bool> {
-        let search = Self { most: head, ..self.clone() };
-        let look = async |tx: Tx, search: Self| {
-            let (positions, _) = search.candidates(&tx).await?;
-            let rows = index::rows_at(&tx, &positions).await?;
-            Ok(rows.into_iter().filter_map(|row| Stored::of(row)?.header()).any(|event| search.means(&event)))
-        };
-        Ok(log.store().read_with(search, look).await?)
     }
 
     /// The next positions that may be meant, and up to where that is all of them.
@@ -207,9 +212,8 @@ impl Search {
                     .extend(index::ascending(tx, &self.view, groups, self.after, self.most, CHUNK).await?);
             }
         }
-        // An id that was made for its event is not in the index: it holds the position itself.
-        if let Which::Event(id) = &self.which {
-            positions.extend(position_in(id).filter(|at| (self.after + 1..=self.most).contains(at)));
+        if let Sought::At(position) = &self.sought {
+            positions.extend(Some(*position).filter(|at| (self.after + 1..=self.most).contains(at)));
         }
         let is_all = positions.len() < CHUNK;
         let positions: Vec<u64> = positions.into_iter().take(CHUNK).collect();
@@ -220,9 +224,9 @@ impl Search {
     fn means(&self, event: &Event) -> bool {
         let is_own = self.tenant.is_none() || event.tenant() == self.tenant.as_deref();
         is_own
-            && match &self.which {
-                Which::Event(id) => event.id() == id,
-                Which::Matching(query) => {
+            && match &self.sought {
+                Sought::At(position) => event.position() == *position,
+                Sought::Matching(query) => {
                     query.matches(event.event_type(), &event.tags().collect::<Vec<_>>())
                 }
             }

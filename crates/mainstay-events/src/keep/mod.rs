@@ -17,7 +17,7 @@ mod scopes;
 mod verify;
 mod walk;
 
-pub use epoch::{Restored, restore};
+pub use epoch::{Restored, restore, restore_with};
 pub use erase::{Erased, Erasure};
 pub use repair::Repaired;
 pub use report::{Damage, Problem, Progress, Report, Stage};

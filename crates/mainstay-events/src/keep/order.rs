@@ -91,7 +91,7 @@ impl Run {
         let (what, text) = if let Some(key) = key {
             ("idempotency key", format!("{:?} {key}", event.tenant()))
         } else if terms.event_id(event.id()) == term {
-            ("id", event.id().to_owned())
+            ("id", format!("{:?} {}", event.tenant(), event.id()))
         } else {
             return None;
         };

@@ -60,8 +60,11 @@ impl Log {
                 .filter(|entry| is_foreign(self.terms(), *entry, named.get(&entry.1), head))
                 .collect();
             for chunk in foreign.chunks(CHUNK) {
-                let removal =
-                    Removal { entries: chunk.to_vec(), terms: self.terms(), is_shared: store.is_shared() };
+                let removal = Removal {
+                    entries: chunk.to_vec(),
+                    terms: self.terms(),
+                    concurrent_writers: store.capabilities().concurrent_writers,
+                };
                 repaired.removed += store.transact_with(removal, remove).await?;
             }
             progress(Progress { stage: Stage::Index, done, of: None });
@@ -94,7 +97,7 @@ async fn add(tx: Tx, values: Vec<Value>) -> mainstay_store::Result<()> {
 struct Removal {
     entries: Vec<Entry>,
     terms: Terms,
-    is_shared: bool,
+    concurrent_writers: bool,
 }
 
 /// Nobody appends while it is held. On SQLite a transaction has the writer to itself.
@@ -102,7 +105,7 @@ const HOLD_HEAD: &str = "SELECT position FROM mainstay_log_head WHERE id = 1 FOR
 const REMOVE: &str = "DELETE FROM mainstay_event_terms WHERE term = $1 AND position = $2";
 
 async fn remove(tx: Tx, removal: Removal) -> mainstay_store::Result<u64> {
-    let sql = if removal.is_shared { HOLD_HEAD } else { crate::log::HEAD };
+    let sql = if removal.concurrent_writers { HOLD_HEAD } else { crate::log::HEAD };
     let head = tx.query_optional(sql, &[]).await?.map_or(Ok(None), |row| row.get::<Option<u64>>(0))?;
     let positions: Vec<i64> = removal.entries.iter().map(|(_, position)| *position).collect();
     let named: std::collections::HashMap<i64, Named> =
@@ -131,7 +134,11 @@ mod tests {
             let mut entries = Vec::new();
             walk::entries_of(log.terms(), &event, &mut entries);
             // As if it had been found foreign a moment before the append.
-            let removal = Removal { entries, terms: log.terms(), is_shared: store.is_shared() };
+            let removal = Removal {
+                entries,
+                terms: log.terms(),
+                concurrent_writers: store.capabilities().concurrent_writers,
+            };
             assert_eq!(store.transact_with(removal.clone(), remove).await.unwrap(), 0);
             let stray = vec![(5, 2), (5, 1)];
             store.transact_with(values(&stray), add).await.unwrap();

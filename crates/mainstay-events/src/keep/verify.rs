@@ -73,7 +73,7 @@ impl Walk {
 
     /// The head, and on PostgreSQL whether its row agrees with the last event: both move in one transaction.
     async fn head(&mut self) -> Result<()> {
-        if !self.store.is_shared() {
+        if !self.store.capabilities().concurrent_writers {
             let read = self.store.read(async |tx| tx.query_one(crate::log::HEAD, &[]).await?.get(0)).await;
             self.report.head = self.or_unreadable(read, "the head")?.flatten().unwrap_or(0);
             return Ok(());

@@ -6,7 +6,7 @@
 use crate::following::Followers;
 use crate::ledger::{Found, append_of, is_long, open_log, positions_of, tag_of};
 use crate::support::append;
-use mainstay_core::failpoints::{Action, Failpoints};
+use mainstay_core::failpoints::{Action, Failpoints, Point};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_events::{Condition, Error, Log, Result, Status};
 use mainstay_store::{Store, Tx, params};
@@ -249,21 +249,21 @@ fn a_commit_that_fails_leaves_nothing_in_the_index() {
         let mut account = Account::default();
         let deeds = [Append; MEMBERS as usize];
         // The commit of the group alone: everyone is run again, and gets in.
-        points.arm("store.commit", Action::Error, 1, 1);
+        points.arm(Point::StoreCommit, Action::Error, 1, 1);
         let outcomes = account.run_group(&log, 1, &deeds).await;
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
         // And those of the members as well, but for the last one.
-        points.arm("store.commit", Action::Error, 1, MEMBERS);
+        points.arm(Point::StoreCommit, Action::Error, 1, MEMBERS);
         let outcomes = account.run_group(&log, 1 + MEMBERS, &deeds).await;
         let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count() as u64;
         // Unless a slow machine cuts the group in two: then each part has a commit of its own that fails.
         assert!((1..MEMBERS).contains(&failed), "{outcomes:?}");
         // Alone, without anybody beside it.
-        points.arm("store.commit", Action::Error, 0, 1);
+        points.arm(Point::StoreCommit, Action::Error, 0, 1);
         let alone = 1 + 2 * MEMBERS;
         assert_eq!(log.append(append_of(alone)).await.unwrap_err().code(), "STORE_IO_FAILED");
         account.failed.push(alone);
-        points.arm("store.begin", Action::Error, 0, 1);
+        points.arm(Point::StoreBegin, Action::Error, 0, 1);
         assert!(log.append(append_of(alone)).await.is_err());
         account.check(&log, followers).await;
     });
@@ -285,7 +285,7 @@ fn the_index_follows_groups_of_any_kind() {
             let deeds: Vec<Deed> = (0..count).map(deed).collect();
             let is_commit_failing = random.below(4) == 0;
             if is_commit_failing {
-                points.arm("store.commit", Action::Error, 1 + random.below(3), 1 + random.below(2));
+                points.arm(Point::StoreCommit, Action::Error, 1 + random.below(3), 1 + random.below(2));
             }
             let outcomes = account.run_group(&log, next, &deeds).await;
             for (deed, outcome) in deeds.iter().zip(outcomes) {
@@ -297,7 +297,7 @@ fn the_index_follows_groups_of_any_kind() {
                     Err(error) => assert!(!deed.succeeds(), "{deed:?}: {error}"),
                 }
             }
-            points.arm("store.commit", Action::Error, 0, 0);
+            points.arm(Point::StoreCommit, Action::Error, 0, 0);
             next += count;
         }
         assert!(account.acknowledged.len() > 2 * account.failed.len() && commits_failed > 0);

@@ -1,7 +1,7 @@
 //! Items 138 to 147: an append is done once for its key.
 
 use crate::support::{all, event, open};
-use mainstay_events::{Append, Appended, Error, IdempotencyKey, Log, NewEvent, Reuse, Status};
+use mainstay_events::{Append, Appended, Category, Error, IdempotencyKey, Log, NewEvent, Reuse, Status};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
 
@@ -171,5 +171,48 @@ fn b_138_a_tenants_keys_are_its_own() {
         }
         let again = log.for_tenant("acme").append(paid(5)).await.unwrap();
         assert_eq!((again.status, again.events[0].position), (Status::Duplicate, 1));
+    });
+}
+
+/// Each of the eight parts of a fingerprint, changed alone.
+fn changes() -> [(&'static str, NewEvent); 8] {
+    let base = || paid(5).context("payments").tenant("acme");
+    let in_stream = |stream_type: &str, id: &str| base().stream(stream_type, id);
+    [
+        ("stream type", in_stream("invoice", "ord-123")),
+        ("stream id", in_stream("order", "ord-124")),
+        ("bounded context", base().context("refunds")),
+        ("tenant", base().tenant("other")),
+        ("event type", NewEvent { event_type: "PaymentReserved".to_owned(), ..base() }),
+        ("category", base().category(Category::Integration)),
+        ("schema version", base().schema_version(2)),
+        ("data", NewEvent { data: paid(6).data, ..base() }),
+    ]
+}
+
+#[test]
+fn b_147_each_part_of_what_a_key_stands_for_counts_alone() {
+    for_each_store(async |place| {
+        let log = open(&place).await;
+        let base = paid(5).context("payments").tenant("acme");
+        log.append(base.clone()).await.unwrap();
+        let stored = all(&log).await.remove(0);
+        assert!(stored.is_repeated_by(&base));
+        for (part, changed) in changes() {
+            assert!(!stored.is_repeated_by(&changed), "{part}");
+            // A key of another tenant is another key.
+            if part != "tenant" {
+                let error = log.append(changed).await.unwrap_err();
+                let reason = Reuse::DifferentPayload;
+                assert!(
+                    matches!(&error, Error::IdempotencyConflict { reason: told, .. } if *told == reason),
+                    "{part}: {error:?}"
+                );
+            }
+        }
+        let repeat =
+            base.correlation("another").causation("another").metadata(&serde_json::json!({})).unwrap();
+        assert_eq!(log.append(repeat).await.unwrap().status, Status::Duplicate, "the rest may differ");
+        assert_eq!(log.head().await.unwrap(), 1);
     });
 }

@@ -9,6 +9,7 @@ mod faults;
 mod following;
 mod groups;
 mod history;
+mod id_spaces;
 mod idempotency;
 mod keeping;
 mod ledger;

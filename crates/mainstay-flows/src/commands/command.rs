@@ -5,10 +5,12 @@ use super::variant::Written;
 use super::{MAX_ID_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
 use crate::error::{Error, Result};
 use mainstay_core::ids::{Ids, Kind};
+use mainstay_core::json::{self, Bounds};
 use mainstay_core::keys::has_control;
 use mainstay_core::random::Random;
 use mainstay_core::trace::TraceContext;
 use mainstay_events::{ScopeClaim, ScopeKey};
+use mainstay_store::{Cause, Inherited};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -133,13 +135,21 @@ impl Command {
         Self { retry: Some(retry), ..self }
     }
 
+    /// Takes from `cause` what the command does not say: correlation, causation, tenant and trace.
+    pub fn caused_by(mut self, cause: &Cause) -> Self {
+        cause.fill(Inherited {
+            correlation_id: &mut self.correlation_id,
+            causation_id: &mut self.causation_id,
+            tenant_id: &mut self.tenant_id,
+            trace: &mut self.trace,
+        });
+        self
+    }
+
     /// Checks it, and gives it the ids that it lacks.
     pub(super) fn issue(self, ids: &Ids, random: &dyn Random) -> Result<Issued> {
         name("commandType", &self.command_type)?;
-        let bytes = self.payload.get().len();
-        if bytes > MAX_VALUE_BYTES {
-            return Err(Error::TooLarge { field: "payload".into(), bytes });
-        }
+        check_value("payload", &self.payload)?;
         let given = [
             ("commandId", &self.command_id),
             ("correlationId", &self.correlation_id),
@@ -152,7 +162,10 @@ impl Command {
         }
         if let Some(scope) = &self.scope {
             let key = scope.key.parse::<ScopeKey>();
-            key.map_err(|error| Error::invalid("scope.key", error.to_string()))?;
+            let key = key.map_err(|error| Error::invalid("scope.key", error.to_string()))?;
+            if self.tenant_id.as_ref().is_some_and(|tenant| *tenant != key.tenant_id) {
+                return Err(mainstay_events::Error::Tenant { field: "scope.key".to_owned() }.into());
+            }
         }
         if let Some(trace) = &self.trace {
             trace.validate().map_err(|error| Error::invalid("trace", error.to_string()))?;
@@ -216,8 +229,28 @@ pub struct Issued {
     pub attempt: u32,
 }
 
+impl Issued {
+    /// The cause of all records that this command's decision makes.
+    pub(super) fn cause(&self) -> Cause {
+        Cause {
+            correlation_id: Some(self.correlation_id.clone()),
+            causation_id: Some(self.command_id.clone()),
+            tenant_id: self.tenant_id.clone(),
+            trace: Some(self.trace.clone()),
+        }
+    }
+}
+
 pub(super) fn name(field: &str, name: &str) -> Result<()> {
     plain(field, name, MAX_NAME_BYTES)
+}
+
+/// Checks a value that is kept as it was given.
+pub(super) fn check_value(field: &str, value: &RawValue) -> Result<()> {
+    json::check(value.get().as_bytes(), Bounds::bytes(MAX_VALUE_BYTES)).map_err(|error| match error {
+        json::Error::TooLarge { bytes, .. } => Error::TooLarge { field: field.to_owned(), bytes },
+        error => Error::invalid(field, error.to_string()),
+    })
 }
 
 fn plain(field: &str, text: &str, most: usize) -> Result<()> {

@@ -59,7 +59,7 @@ pub(super) struct Company {
     /// How many the last transaction decided.
     usual: AtomicUsize,
     /// Whether several transactions can run at once; where there is one writer, that is the turn.
-    is_shared: bool,
+    concurrent_writers: bool,
 }
 
 #[derive(Default)]
@@ -106,8 +106,10 @@ struct Ride(Mutex<Boarded>);
 struct Boarded {
     members: Vec<Arc<Member>>,
     replies: Vec<oneshot::Sender<Answer>>,
-    /// What no second one may have: ids of commands, and scopes.
-    seen: HashSet<String>,
+    /// Commands by tenant and id, of which there is no second one.
+    ids: HashSet<(Option<String>, String)>,
+    /// Scopes that are moved on.
+    scopes: HashSet<String>,
     /// Somebody was left behind, to whom nobody else is preferred.
     is_full: bool,
     /// Nobody boards any more, and there may be a next one.
@@ -127,21 +129,21 @@ impl Boarded {
 
     /// Whether one more could be first, too: of two that say the same, or move the same scope on, only one can.
     fn admits(&mut self, issued: &Issued) -> bool {
-        self.seen.insert(issued.command_id.clone())
-            && issued.scope.as_ref().is_none_or(|scope| self.seen.insert(format!("\0{}", scope.key)))
+        self.ids.insert((issued.tenant_id.clone(), issued.command_id.clone()))
+            && issued.scope.as_ref().is_none_or(|scope| self.scopes.insert(scope.key.clone()))
     }
 }
 
 impl Company {
-    pub(super) fn new(is_shared: bool) -> Self {
+    pub(super) fn new(concurrent_writers: bool) -> Self {
         Self {
             queue: Mutex::default(),
             under_way: AtomicUsize::new(0),
             alone: AtomicU32::new(0),
             turn: tokio::sync::Mutex::default(),
-            few: if is_shared { 1 } else { FEW_EMBEDDED },
+            few: if concurrent_writers { 1 } else { FEW_EMBEDDED },
             usual: AtomicUsize::new(0),
-            is_shared,
+            concurrent_writers,
         }
     }
 
@@ -158,7 +160,7 @@ impl Company {
 
     /// The turn to decide, where several transactions can run at once. Whoever keeps it for too long is not waited for.
     async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        match self.is_shared {
+        match self.concurrent_writers {
             true => tokio::time::timeout(PATIENCE, self.turn.lock()).await.ok(),
             false => None,
         }
@@ -171,7 +173,7 @@ impl Company {
 
     /// Whether a handler is better off beside others than between them.
     fn is_slow(&self, handler: &Handler) -> bool {
-        self.is_shared && handler.pace.usual() > SLOW
+        self.concurrent_writers && handler.pace.usual() > SLOW
     }
 
     /// Counts a command as being decided.
@@ -256,7 +258,7 @@ impl Shared {
         let company = self.company();
         let asked = Instant::now();
         let is_late = number > 0 && asked.duration_since(began) > MAX_DECIDING;
-        let is_waited_for = !company.is_shared && number < company.usual.load(Ordering::Relaxed);
+        let is_waited_for = !company.concurrent_writers && number < company.usual.load(Ordering::Relaxed);
         loop {
             let mut boarded = ride.boarded();
             if boarded.members.len() <= number && boarded.is_open() {
@@ -312,7 +314,7 @@ impl Shared {
     /// Decides commands one after another; the answers of those that were reached.
     async fn decide_all(self: &Arc<Self>, tx: &Tx, ride: &Ride) -> mainstay_store::Result<Vec<Answer>> {
         let began = Instant::now();
-        let now_ms = self.now_ms(tx).await?;
+        let now_ms = tx.now_ms().await?;
         let seated = tx.epilogue(Seated::default);
         let (mut answers, mut ended) = (Vec::new(), Vec::new());
         while let Some(member) = self.next(ride, answers.len(), began) {

@@ -16,10 +16,13 @@ use super::retry::{self, Overtaken};
 use super::seated::Seated;
 use super::span::{self, Appending};
 use crate::error::{Error, Result};
-use crate::flow::FlowCommand;
+use crate::service::ServiceRef;
+use crate::tenants;
+use mainstay_api::FlowCommand;
+use mainstay_core::failpoints::Point;
 use mainstay_core::ids::Ids;
 use mainstay_events::{Append, AppendedEvent, Log};
-use mainstay_store::Tx;
+use mainstay_store::{Cause, Tx};
 use mainstay_work::Work;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -38,7 +41,11 @@ type Jitter = Arc<dyn Fn() -> f64 + Send + Sync>;
 
 /// Decides about commands. Clones are the same.
 #[derive(Clone)]
-pub struct Dispatcher(Arc<Shared>);
+pub struct Dispatcher {
+    shared: Arc<Shared>,
+    /// The tenant of the commands that this view shows; all tenants without one.
+    tenant: Option<Arc<str>>,
+}
 
 pub(super) struct Shared {
     log: Log,
@@ -57,41 +64,52 @@ enum Tried {
 }
 
 impl Dispatcher {
-    /// Opens the commands of a store that was opened with [`COMPONENT`](super::COMPONENT). `work` must know the
-    /// [functions](Commands::functions) of the same commands.
+    /// Opens the commands of a store that was opened with [`COMPONENT`](super::COMPONENT), and registers the functions that
+    /// decide commands again after a conflict. Call it before the engine starts.
     pub async fn open(log: &Log, work: &Work, commands: Commands) -> Result<Self> {
         commands.check()?;
         let random = log.store().random().clone();
         let ids = Ids::new(log.store().clock().clone(), random.clone());
         let jitter: Jitter = Arc::new(move || 0.5 + random.unit());
         let (log, work, jitter) = (log.clone(), work.clone(), RwLock::new(jitter));
-        if commands.types().next().is_some() {
-            retry::declare(&work).await?;
-        }
-        let company = Company::new(log.store().is_shared());
+        let company = Company::new(log.store().capabilities().concurrent_writers);
         let figures = Figures::of(commands.types());
         let shared = Arc::new(Shared { log, work, commands, ids, jitter, company, figures });
-        shared.commands.carried_out_by(&shared)?;
-        Ok(Self(shared))
+        if shared.commands.types().next().is_some() {
+            let functions = retry::functions(&ServiceRef::new("commands", &shared));
+            shared.work.register(functions).await?;
+            retry::declare(&shared.work).await?;
+        }
+        Ok(Self { shared, tenant: None })
+    }
+
+    /// The commands as a tenant sees them: it dispatches its own, and those of other tenants are not there.
+    pub fn for_tenant(&self, tenant: &str) -> Self {
+        Self { shared: self.shared.clone(), tenant: Some(tenant.into()) }
     }
 
     /// Lets waits be multiplied with what `jitter` says instead of something from a half to one and a half.
     pub fn set_jitter(&self, jitter: impl Fn() -> f64 + Send + Sync + 'static) {
-        *self.0.jitter.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(jitter);
+        *self.shared.jitter.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(jitter);
     }
 
     /// Decides about a command, once for its id.
     pub async fn dispatch(&self, command: Command) -> Result<Dispatched> {
         let (began, command_type) = (Instant::now(), command.command_type.clone());
-        let answer = self.decide(command).await;
-        self.0.figures.record(&command_type, &answer, began.elapsed());
+        let command = Cause::current().iter().fold(command, |command, cause| command.caused_by(cause));
+        // From here on the command itself is the cause.
+        let answer = Cause::apart(self.decide(command)).await;
+        self.shared.figures.record(&command_type, &answer, began.elapsed());
         answer
     }
 
-    async fn decide(&self, command: Command) -> Result<Dispatched> {
-        let shared = &self.0;
+    async fn decide(&self, mut command: Command) -> Result<Dispatched> {
+        let shared = &self.shared;
+        if let Some(tenant) = &self.tenant {
+            command.tenant_id = Some(tenant.as_ref().to_owned());
+        }
         if let Some(retry) = &command.retry {
-            retry.backoff()?;
+            retry.check()?;
         }
         let is_new = command.command_id.is_none();
         let issued = Arc::new(command.issue(&shared.ids, &**shared.log.store().random())?);
@@ -102,9 +120,9 @@ impl Dispatcher {
     }
 
     async fn answer(&self, issued: &Arc<Issued>, is_new: bool) -> Result<Dispatched> {
-        let shared = &self.0;
+        let shared = &self.shared;
         let handler = shared.commands.handler(&issued.command_type)?;
-        if !is_new && let Some(record) = shared.find(&issued.command_id).await? {
+        if !is_new && let Some(record) = shared.find_again(issued).await? {
             return shared.known(issued, record).await;
         }
         if let Err(reason) = (handler.check)(&issued.command_type, &issued.payload) {
@@ -120,7 +138,7 @@ impl Dispatcher {
                 Ok(outcome) => dispatched(issued, outcome),
                 // Somebody else dispatched it at the same time, or nobody heard of the commit.
                 Err(error) if error.may_be_decided() || !is_new && may_be_its_own(&error) => {
-                    match shared.find(&issued.command_id).await {
+                    match shared.find_again(issued).await {
                         Ok(Some(record)) => shared.known(issued, record).await?,
                         // Who cannot look knows no more than before.
                         Ok(None) | Err(_) => return Err(error),
@@ -133,16 +151,17 @@ impl Dispatcher {
         Ok(answer)
     }
 
-    /// What is known of a command.
+    /// Status of a command. A view of all tenants prefers the command without a tenant, then takes the only one;
+    /// an id of several tenants is refused.
     pub async fn status(&self, command_id: &str) -> Result<CommandStatus> {
-        let record = self.0.find(command_id).await?;
-        self.0.status(record.ok_or_else(|| Error::CommandNotFound(command_id.to_owned()))?).await
+        let record = self.shared.find(self.tenant.as_deref(), command_id).await?;
+        self.shared.status(record.ok_or_else(|| Error::CommandNotFound(command_id.to_owned()))?).await
     }
 
     /// Waits until a command that was deferred has ended, for at most `patience`; how far it is then.
     pub async fn wait_for(&self, command_id: &str, patience: Duration) -> Result<CommandStatus> {
         let deadline = tokio::time::Instant::now() + patience;
-        let mut listener = self.0.log.store().listen(topic());
+        let mut listener = self.shared.log.store().listen(topic());
         loop {
             let status = self.status(command_id).await?;
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
@@ -156,10 +175,12 @@ impl Dispatcher {
     /// The commands of a correlation, the earliest first.
     pub async fn correlated(&self, correlation_id: &str) -> Result<Vec<CommandStatus>> {
         let read = async |tx: Tx, id: String| record::correlated(&tx, &id, MAX_CORRELATED).await;
-        let records = self.0.log.store().read_with(correlation_id.to_owned(), read).await?;
+        let mut records = self.shared.log.store().read_with(correlation_id.to_owned(), read).await?;
+        records
+            .retain(|one| self.tenant.is_none() || self.tenant.as_deref() == one.issued.tenant_id.as_deref());
         let mut statuses = Vec::with_capacity(records.len());
         for record in records {
-            statuses.push(self.0.status(record).await?);
+            statuses.push(self.shared.status(record).await?);
         }
         Ok(statuses)
     }
@@ -167,11 +188,11 @@ impl Dispatcher {
     /// The same without what came of them, and so without looking for their events.
     pub(crate) async fn flow_of(&self, correlation_id: &str) -> Result<Vec<FlowCommand>> {
         let read = async |tx: Tx, id: String| record::correlated(&tx, &id, MAX_CORRELATED).await;
-        let records = self.0.log.store().read_with(correlation_id.to_owned(), read).await?;
+        let records = self.shared.log.store().read_with(correlation_id.to_owned(), read).await?;
         let command = |record: Record| FlowCommand {
             command_id: record.issued.command_id,
             command_type: record.issued.command_type,
-            status: record.state.as_str(),
+            status: record.state.as_str().to_owned(),
             created_at: record.created_at,
             completed_at: record.executed_at,
         };
@@ -180,12 +201,12 @@ impl Dispatcher {
 
     /// What this node measures about its commands.
     pub fn figures(&self) -> &Figures {
-        &self.0.figures
+        &self.shared.figures
     }
 
     /// The types of command that are known here.
     pub fn types(&self) -> impl Iterator<Item = &str> {
-        self.0.commands.types()
+        self.shared.commands.types()
     }
 }
 
@@ -202,20 +223,24 @@ impl Shared {
         &self.company
     }
 
-    /// The database's time: nodes may differ. The process that owns a SQLite file is the database.
-    pub(super) async fn now_ms(&self, tx: &Tx) -> mainstay_store::Result<i64> {
-        let store = self.log.store();
-        if store.is_shared() { tx.now_ms().await } else { Ok(store.clock().now_ms()) }
-    }
-
     pub(super) fn jitter(&self) -> f64 {
         let jitter = self.jitter.read().unwrap_or_else(PoisonError::into_inner).clone();
         jitter()
     }
 
-    pub(super) async fn find(&self, command_id: &str) -> Result<Option<Record>> {
-        let find = async |tx: Tx, id: String| record::find(&tx, &id).await;
-        Ok(self.log.store().read_with(command_id.to_owned(), find).await?)
+    /// A command of a tenant (of none if it is empty), or the one that its id means among those of all tenants.
+    pub(super) async fn find(&self, tenant: Option<&str>, command_id: &str) -> Result<Option<Record>> {
+        let find = async |tx: Tx, (tenant, id): (Option<String>, String)| match tenant {
+            Some(tenant) => record::find(&tx, &tenant, &id).await,
+            None => record::find_any(&tx, &id).await,
+        };
+        let which = (tenant.map(str::to_owned), command_id.to_owned());
+        Ok(self.log.store().read_with(which, find).await?)
+    }
+
+    /// The command that has this one's id within its tenant.
+    async fn find_again(&self, issued: &Issued) -> Result<Option<Record>> {
+        self.find(Some(tenants::column(issued.tenant_id.as_deref())), &issued.command_id).await
     }
 
     /// What came of a command that is known.
@@ -234,8 +259,14 @@ impl Shared {
 
     async fn status(&self, record: Record) -> Result<CommandStatus> {
         let mut events = Vec::with_capacity(record.result.event_ids.len());
+        let log = self.log_of(&record.issued);
         for event_id in &record.result.event_ids {
-            if let Some(event) = self.log.find(event_id).await? {
+            let found = match log.find(event_id).await {
+                // A handler without a tenant may append events of tenants, and those may share an id.
+                Err(mainstay_events::Error::SeveralTenants { .. }) => None,
+                found => found?,
+            };
+            if let Some(event) = found {
                 let version = event.stream().map(|stream| stream.version);
                 events.push(AppendedEvent {
                     event_id: event_id.clone(),
@@ -257,6 +288,14 @@ impl Shared {
         })
     }
 
+    /// The log as a command's tenant sees it.
+    fn log_of(&self, issued: &Issued) -> Log {
+        match &issued.tenant_id {
+            Some(tenant) => self.log.for_tenant(tenant),
+            None => self.log.clone(),
+        }
+    }
+
     /// Decides, with others if there are any; alone at once as often as that helps, and later if it does not.
     pub(super) async fn decide(self: &Arc<Self>, issued: &Arc<Issued>) -> Result<Outcome> {
         let handler = self.commands.handler(&issued.command_type)?;
@@ -273,13 +312,13 @@ impl Shared {
             };
             match tried {
                 Tried::Decided(result, appending) => {
-                    let heard = self.log.store().failpoints().hit("dispatch.committed");
+                    let heard = self.log.store().failpoints().hit(Point::DispatchCommitted);
                     heard.map_err(|hit| mainstay_store::Error::CommitUnknown(hit.to_string()))?;
                     appending.iter().for_each(|appending| appending.tell(issued));
                     return Ok(outcome(result, appending));
                 }
                 Tried::Overtaken(overtaken, _) if issued.retry.is_some() => {
-                    self.pass("dispatch.overtaken")?;
+                    self.pass(Point::DispatchOvertaken)?;
                     let result = self.defer(issued, overtaken).await?.ok_or(Error::Late)?;
                     return Ok(result.outcome(Vec::new()));
                 }
@@ -325,7 +364,7 @@ impl Shared {
         issued: Arc<Issued>,
         boundary: Arc<OnceLock<String>>,
     ) -> mainstay_store::Result<(CommandResult, Option<Appending>)> {
-        let now_ms = self.now_ms(&tx).await?;
+        let now_ms = tx.now_ms().await?;
         let marks = tx.marks();
         let handled = self.handle_in(tx.clone(), handler, issued.clone(), boundary, now_ms).await;
         let (state, (result, receipt)) = match handled {
@@ -349,18 +388,16 @@ impl Shared {
         boundary: Arc<OnceLock<String>>,
         now_ms: i64,
     ) -> mainstay_store::Result<(CommandResult, Option<Appending>)> {
-        let log = match &issued.tenant_id {
-            Some(tenant) => self.log.for_tenant(tenant),
-            None => self.log.clone(),
-        };
+        let log = self.log_of(&issued);
         if let Some(scope) = &issued.scope {
             log.expect_scope_in(&tx, scope).await?;
         }
-        self.pass("dispatch.deciding")?;
+        self.pass(Point::DispatchDeciding)?;
         let work = self.work.clone();
         let handling = Handling { tx, log, work, issued, now_ms, boundary, noted: Arc::default() };
         let began = Instant::now();
-        let decision = (handler.decide)(handling.clone()).await;
+        let deciding = (handler.decide)(handling.clone());
+        let decision = handling.issued.cause().scope(deciding).await;
         handler.pace.note(began.elapsed());
         let reading = handling.reading();
         if reading == Reading::Bare && decision.is_ok() {
@@ -373,7 +410,7 @@ impl Shared {
             return Err(Error::Late.into());
         }
         let decision = decision?;
-        self.pass("dispatch.decided")?;
+        self.pass(Point::DispatchDecided)?;
         let (data, reason, events) = match decision {
             Decision::Success { data, events } => (Some(data), String::new(), events),
             Decision::Failed { reason, events } => (None, reason, events),
@@ -390,7 +427,7 @@ impl Shared {
             }
         };
         let event_ids = appending.as_ref().map(|one| one.receipt.event_ids().to_vec()).unwrap_or_default();
-        self.pass("dispatch.appending")?;
+        self.pass(Point::DispatchAppending)?;
         let result = match data {
             Some(data) => CommandResult::success(data, event_ids),
             None => CommandResult::failed(reason, event_ids),
@@ -431,11 +468,11 @@ impl Shared {
             return Err(Error::Late.into());
         }
         self.tell(tx, issued, result)?;
-        self.pass("dispatch.recorded")
+        self.pass(Point::DispatchRecorded)
     }
 
-    /// Passes a point at which tests make things fail.
-    fn pass(&self, point: &'static str) -> mainstay_store::Result<()> {
+    /// Passes a failpoint.
+    fn pass(&self, point: Point) -> mainstay_store::Result<()> {
         Ok(self.log.store().failpoints().hit(point)?)
     }
 }

@@ -1,26 +1,22 @@
 //! Which handler decides about which command.
 
-use super::MAX_VALUE_BYTES;
-use super::command::name;
+use super::command::{check_value, name};
 use super::company::Pace;
 use super::decider::{Decider, Decision};
-use super::dispatch::Shared;
 use super::fold::decide_in;
 use super::handling::Handling;
 use super::pipeline::{Middleware, Pipeline};
-use super::retry;
 use super::variant::{self, Shape};
 use crate::error::{Error, Result};
 use mainstay_events::NewEvent;
-use mainstay_work::Functions;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock, Weak};
 
 /// A boxed future of a handler.
 pub(super) type Deciding =
@@ -49,8 +45,6 @@ pub struct Commands {
     pipeline: Pipeline,
     /// What was wrong with something that was added.
     fault: Option<&'static str>,
-    /// What retries are carried out by, once it is there.
-    dispatcher: Arc<OnceLock<Weak<Shared>>>,
 }
 
 impl Commands {
@@ -135,15 +129,6 @@ impl Commands {
         self
     }
 
-    /// Adds the functions by which commands that were overtaken are decided again. Give them to
-    /// [`Work::open`](mainstay_work::Work::open).
-    pub fn functions(&self, functions: Functions) -> Functions {
-        if self.handlers.is_empty() {
-            return functions;
-        }
-        retry::functions(functions, self.dispatcher.clone())
-    }
-
     /// The types of command that there are handlers for.
     pub fn types(&self) -> impl Iterator<Item = &str> {
         self.handlers.keys().map(String::as_str)
@@ -163,11 +148,6 @@ impl Commands {
     pub(super) fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
-
-    pub(super) fn carried_out_by(&self, dispatcher: &Arc<Shared>) -> Result<()> {
-        let is_first = self.dispatcher.set(Arc::downgrade(dispatcher)).is_ok();
-        is_first.then_some(()).ok_or_else(|| Error::invalid("commands", "are those of another dispatcher"))
-    }
 }
 
 fn parse<A: DeserializeOwned>(payload: &RawValue) -> std::result::Result<A, String> {
@@ -176,8 +156,6 @@ fn parse<A: DeserializeOwned>(payload: &RawValue) -> std::result::Result<A, Stri
 
 fn result(data: &impl Serialize) -> Result<Box<RawValue>> {
     let data = to_raw_value(data).map_err(|error| Error::Handler { reason: format!("result: {error}") })?;
-    match data.get().len() {
-        bytes if bytes > MAX_VALUE_BYTES => Err(Error::TooLarge { field: "result".into(), bytes }),
-        _ => Ok(data),
-    }
+    check_value("result", &data)?;
+    Ok(data)
 }

@@ -107,7 +107,7 @@ impl Handling {
 
     /// Starts work when the command is committed, as part of its trace; the item's id.
     pub fn start(&self, item: NewWork) -> mainstay_store::Result<String> {
-        let item = item.or_trace(self.issued.trace.clone()).or_correlated(&self.issued.correlation_id);
+        let item = item.caused_by(&self.issued.cause());
         let receipt = self.work.enqueue_in(&self.tx, [item])?;
         Ok(receipt.work_ids().first().cloned().unwrap_or_default())
     }
@@ -115,9 +115,8 @@ impl Handling {
     /// Makes an event part of what the command caused.
     pub(super) fn stamp(&self, mut event: NewEvent) -> NewEvent {
         let issued = &*self.issued;
-        event.correlation_id.get_or_insert_with(|| issued.correlation_id.clone());
-        event.causation_id.get_or_insert_with(|| issued.command_id.clone());
         event.trace.get_or_insert_with(|| issued.trace.child(&**self.random()));
+        event = event.caused_by(&issued.cause());
         if event.scope.is_none() {
             event.scope.clone_from(&issued.scope);
         }

@@ -2,6 +2,7 @@
 
 use super::command::Issued;
 use super::outcome::{CommandResult, Outcome};
+use crate::tenants::{self, FIRST_TWO};
 use mainstay_store::Column::{Int, Text};
 use mainstay_store::{Bulk, Row, Topic, Tx, Value, params};
 use serde::{Deserialize, Serialize};
@@ -87,17 +88,26 @@ pub(super) struct Record {
     pub(super) result: CommandResult,
 }
 
+impl Record {
+    /// Whether the item that decides the command again is one that `is` says it is.
+    pub(super) fn is_retried_by(&self, is: impl Fn(&str) -> bool) -> bool {
+        self.result.deferred.as_ref().is_some_and(|deferred| is(&deferred.work_id))
+    }
+}
+
 const COLUMNS: &str =
     "command_id, command_type, correlation_id, state, attempt, created_at, executed_at, command, result";
 const INSERT: &str = "INSERT INTO mainstay_commands (command_id, command_type, correlation_id, state, attempt, created_at, \
-     executed_at, expires_at, command, result) \
+     executed_at, expires_at, command, result, tenant) \
      VALUES ($1, $2, $3, $4, $5, mainstay_now(), CASE WHEN CAST($4 AS BIGINT) = 0 THEN NULL ELSE mainstay_now() END, \
-     mainstay_now() + $6, $7, $8) ON CONFLICT (command_id) DO NOTHING";
+     mainstay_now() + $6, $7, $8, $9) ON CONFLICT (command_id, tenant) DO NOTHING";
 const END: &str = "UPDATE mainstay_commands SET state = $3, executed_at = mainstay_now(), \
-     expires_at = mainstay_now() + $4, result = $5 WHERE command_id = $1 AND state = 0 AND attempt = $2";
+     expires_at = mainstay_now() + $4, result = $5 \
+     WHERE command_id = $1 AND tenant = $6 AND state = 0 AND attempt = $2";
 const DEFER: &str = "UPDATE mainstay_commands SET attempt = attempt + 1, command = $3, result = $4 \
-     WHERE command_id = $1 AND state = 0 AND attempt = $2";
-const PRUNE: &str = "DELETE FROM mainstay_commands WHERE command_id IN (SELECT command_id FROM mainstay_commands \
+     WHERE command_id = $1 AND tenant = $5 AND state = 0 AND attempt = $2";
+const PRUNE: &str = "DELETE FROM mainstay_commands WHERE (command_id, tenant) IN \
+     (SELECT command_id, tenant FROM mainstay_commands \
      WHERE expires_at <= mainstay_now() AND state <> 0 ORDER BY expires_at LIMIT $1)";
 
 /// What is woken when a command that was deferred has ended.
@@ -108,8 +118,8 @@ pub(super) fn topic() -> Topic {
 static INSERT_ALL: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::insert(
         "INSERT INTO mainstay_commands (command_id, command_type, correlation_id, state, attempt, created_at, executed_at, \
-         expires_at, command, result) VALUES {rows} ON CONFLICT (command_id) DO NOTHING",
-        &[Text, Text, Text, Int, Int, Int, Int, Int, Text, Text],
+         expires_at, command, result, tenant) VALUES {rows} ON CONFLICT (command_id, tenant) DO NOTHING",
+        &[Text, Text, Text, Int, Int, Int, Int, Int, Text, Text, Text],
     )
 });
 
@@ -134,7 +144,7 @@ impl NewRecord {
 
 /// Writes commands down that were decided, unless they were known; how many were not.
 pub(super) async fn insert_all(tx: &Tx, ended: Vec<NewRecord>, now_ms: i64) -> mainstay_store::Result<u64> {
-    let mut values = Vec::with_capacity(ended.len() * 10);
+    let mut values = Vec::with_capacity(ended.len() * 11);
     for NewRecord { issued, written, state, result } in ended {
         values.extend([
             Value::from(&issued.command_id),
@@ -147,6 +157,7 @@ pub(super) async fn insert_all(tx: &Tx, ended: Vec<NewRecord>, now_ms: i64) -> m
             Value::Int(now_ms.saturating_add(KEPT_MS)),
             Value::from(&*written),
             Value::Text(result),
+            Value::from(tenant_of(&issued)),
         ]);
     }
     if values.is_empty() { Ok(0) } else { INSERT_ALL.execute(tx, &values).await }
@@ -168,6 +179,7 @@ pub(super) async fn insert(
         KEPT_MS,
         json(issued)?,
         json(result)?,
+        tenant_of(issued),
     ];
     Ok(tx.execute(INSERT, params).await? == 1)
 }
@@ -179,8 +191,14 @@ pub(super) async fn end(
     state: State,
     result: &CommandResult,
 ) -> mainstay_store::Result<bool> {
-    let params =
-        params![&issued.command_id, i64::from(issued.attempt), state.number(), KEPT_MS, json(result)?];
+    let params = params![
+        &issued.command_id,
+        i64::from(issued.attempt),
+        state.number(),
+        KEPT_MS,
+        json(result)?,
+        tenant_of(issued)
+    ];
     tx.wake(&topic())?;
     Ok(tx.execute(END, params).await? == 1)
 }
@@ -188,13 +206,26 @@ pub(super) async fn end(
 /// Moves a command on to `issued`, which is its next attempt; whether it was at the one before.
 pub(super) async fn defer(tx: &Tx, issued: &Issued, result: &CommandResult) -> mainstay_store::Result<bool> {
     let before = i64::from(issued.attempt) - 1;
-    let params = params![&issued.command_id, before, json(issued)?, json(result)?];
+    let params = params![&issued.command_id, before, json(issued)?, json(result)?, tenant_of(issued)];
     Ok(tx.execute(DEFER, params).await? == 1)
 }
 
-pub(super) async fn find(tx: &Tx, command_id: &str) -> mainstay_store::Result<Option<Record>> {
-    let sql = format!("SELECT {COLUMNS} FROM mainstay_commands WHERE command_id = $1");
-    tx.query_optional(&sql, params![command_id]).await?.map(|row| record(&row)).transpose()
+/// The command of a tenant, or of none if the tenant is empty.
+pub(super) async fn find(tx: &Tx, tenant: &str, command_id: &str) -> mainstay_store::Result<Option<Record>> {
+    let sql = format!("SELECT {COLUMNS} FROM mainstay_commands WHERE command_id = $1 AND tenant = $2");
+    tx.query_optional(&sql, params![command_id, tenant]).await?.map(|row| record(&row)).transpose()
+}
+
+/// The command that an id means for a caller that sees all tenants.
+pub(super) async fn find_any(tx: &Tx, command_id: &str) -> mainstay_store::Result<Option<Record>> {
+    let sql = format!("SELECT {COLUMNS} FROM mainstay_commands WHERE command_id = $1 {FIRST_TWO}");
+    let rows = tx.query(&sql, params![command_id]).await?;
+    let rows = rows.iter().map(record).collect::<mainstay_store::Result<Vec<_>>>()?;
+    Ok(tenants::chosen(rows, |row| tenant_of(&row.issued), "command id", command_id)?)
+}
+
+fn tenant_of(issued: &Issued) -> &str {
+    tenants::column(issued.tenant_id.as_deref())
 }
 
 /// The commands of a correlation, the earliest first.
@@ -204,7 +235,7 @@ pub(super) async fn correlated(
     limit: i64,
 ) -> mainstay_store::Result<Vec<Record>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM mainstay_commands WHERE correlation_id = $1 ORDER BY created_at, command_id LIMIT $2"
+        "SELECT {COLUMNS} FROM mainstay_commands WHERE correlation_id = $1 ORDER BY created_at, command_id, tenant LIMIT $2"
     );
     tx.query(&sql, params![correlation_id, limit]).await?.iter().map(record).collect()
 }

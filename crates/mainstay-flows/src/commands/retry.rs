@@ -17,9 +17,13 @@ use super::dispatch::Shared;
 use super::outcome::{CommandResult, Deferred};
 use super::record::{self, State};
 use super::{snapshots, span};
+use crate::completion;
 use crate::error::{Error, Result};
+use crate::service::ServiceRef;
+use crate::tenants;
 use mainstay_core::backoff::Backoff;
 use mainstay_core::failure::Failure;
+use mainstay_core::names::check_unreserved;
 use mainstay_store::Tx;
 use mainstay_work::{
     Call, Cron, Functions, NewWork, OnComplete, Pool, RetryPolicy, Schedule, Work, WorkResult,
@@ -27,7 +31,7 @@ use mainstay_work::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::Instrument;
 
@@ -43,7 +47,6 @@ const PRUNE: &str = "mainstay.command.prune";
 const PRUNED_EVERY_MS: u64 = 3_600_000;
 /// Commands, and snapshots, that are forgotten in one transaction.
 const PRUNED_AT_ONCE: u64 = 500;
-const ABSENT: &str = "nobody dispatches commands here yet";
 /// Most retries of one command: who has lost so often loses for another reason.
 const MAX_RETRIES: u32 = 100;
 /// Nodes that may die over one item, or times that the database may be away, before it counts as failed.
@@ -95,6 +98,13 @@ impl ConflictRetry {
         Ok(Self { on_complete: Some(function.into()), context: Some(context), ..self })
     }
 
+    pub(super) fn check(&self) -> Result<()> {
+        if let Some(function) = &self.on_complete {
+            check_unreserved("retry.onComplete", function).map_err(mainstay_work::Error::from)?;
+        }
+        self.backoff().map(drop)
+    }
+
     pub(super) fn backoff(&self) -> Result<Backoff> {
         if self.max_retries > MAX_RETRIES {
             return Err(Error::invalid("retry.maxRetries", format!("must be at most {MAX_RETRIES}")));
@@ -110,6 +120,9 @@ impl ConflictRetry {
 pub struct Ended<C = Box<RawValue>> {
     /// The command.
     pub command_id: String,
+    /// The tenant that the command belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
     /// What came of it.
     pub result: CommandResult,
     /// What the command was given for it.
@@ -122,6 +135,9 @@ pub struct Ended<C = Box<RawValue>> {
 #[serde(rename_all = "camelCase")]
 struct RetryArgs {
     command_id: String,
+    /// Empty for a command without a tenant; missing in items from before ids were a tenant's own.
+    #[serde(default)]
+    tenant: Option<String>,
     expected_version: u64,
     options: RetryOptions,
 }
@@ -141,6 +157,9 @@ struct RetryOptions {
 #[serde(rename_all = "camelCase")]
 struct Attempt {
     command_id: String,
+    /// As in [`RetryArgs`].
+    #[serde(default)]
+    tenant: Option<String>,
     attempt: u32,
 }
 
@@ -192,10 +211,13 @@ impl Shared {
         delay_ms: u64,
     ) -> mainstay_store::Result<Option<CommandResult>> {
         let retry_key = format!("dcb:{}", cut(&overtaken.boundary));
-        let attempt = Attempt { command_id: next.command_id.clone(), attempt: next.attempt };
+        let tenant = Some(tenants::column(next.tenant_id.as_deref()).to_owned());
+        let attempt =
+            Attempt { command_id: next.command_id.clone(), tenant: tenant.clone(), attempt: next.attempt };
         let retry = next.retry.as_ref();
         let args = RetryArgs {
             command_id: next.command_id.clone(),
+            tenant,
             expected_version: overtaken.current,
             options: RetryOptions {
                 attempt: next.attempt,
@@ -203,13 +225,13 @@ impl Shared {
                 context: retry.and_then(|retry| retry.context.clone()),
             },
         };
-        let item = NewWork::new(RETRY_POOL, RETRY, &args)?
+        let item = NewWork::platform(RETRY_POOL, RETRY, &args)?
             .key(&retry_key)
             .retry(outlasting())
             .run_after(Duration::from_millis(delay_ms))
-            .on_complete(RETRIED, &attempt)?
-            .trace(next.trace.clone())
-            .correlated(&next.correlation_id);
+            .tell_platform(RETRIED)
+            .context(&attempt)?
+            .caused_by(&next.cause());
         let receipt = self.work().enqueue_in(tx, [item])?;
         let result = CommandResult::deferred(Deferred {
             retry_key,
@@ -237,12 +259,11 @@ impl Shared {
         let Some(function) = &retry.on_complete else { return Ok(()) };
         let ended = Ended {
             command_id: issued.command_id.clone(),
+            tenant_id: issued.tenant_id.clone(),
             result: result.clone(),
             context: retry.context.clone(),
         };
-        let item = NewWork::new(RETRY_POOL, function, &ended)?
-            .trace(issued.trace.clone())
-            .correlated(&issued.correlation_id);
+        let item = NewWork::new(RETRY_POOL, function, &ended)?.caused_by(&issued.cause());
         self.work().enqueue_in(tx, [item])?;
         Ok(())
     }
@@ -250,8 +271,9 @@ impl Shared {
     /// Decides a command again, unless it has moved on.
     async fn decide_again(self: &Arc<Self>, call: &Call, args: RetryArgs) -> Result<()> {
         let attempt = args.options.attempt;
-        let Some(record) = self.find(&args.command_id).await? else { return Ok(()) };
-        if record.state != State::Pending || record.attempt != attempt {
+        let Some(record) = self.find(args.tenant.as_deref(), &args.command_id).await? else { return Ok(()) };
+        let is_own = record.is_retried_by(|work_id| call.is_of(work_id));
+        if record.state != State::Pending || record.attempt != attempt || !is_own {
             return Ok(());
         }
         let mut issued = record.issued;
@@ -282,15 +304,14 @@ fn cut(boundary: &str) -> &str {
     &boundary[..end]
 }
 
-/// The functions by which commands are decided again.
-pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shared>>>) -> Functions {
-    let there = move || dispatcher.get().and_then(Weak::upgrade);
-    let (again, told, pruning) = (there.clone(), there.clone(), there);
-    functions
-        .action(RETRY, move |call: Call, args: RetryArgs| {
-            let shared = again();
+/// The functions that decide commands again.
+pub(super) fn functions(service: &ServiceRef<Shared>) -> Functions {
+    let (again, told, pruning) = (service.clone(), service.clone(), service.clone());
+    Functions::new()
+        .platform_action(RETRY, move |call: Call, args: RetryArgs| {
+            let shared = again.get();
             async move {
-                let shared = shared.ok_or_else(|| Failure::retryable(ABSENT))?;
+                let shared = shared.map_err(|error| Failure::retryable(error.to_string()))?;
                 shared.decide_again(&call, args).await.map_err(|error| match &error {
                     Error::Store(_) if error.is_retryable() => Failure::retryable(error.to_string()),
                     // Another node has the handler: this one is older or newer.
@@ -299,8 +320,8 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
                 })
             }
         })
-        .mutation(RETRIED, move |tx: Tx, _: Call, ended: OnComplete<Attempt>| {
-            let shared = told();
+        .platform_on_complete(RETRIED, move |tx: Tx, call: Call, ended: OnComplete<Attempt>| {
+            let shared = told.get();
             async move {
                 let Some(attempt) = ended.context else { return Ok(()) };
                 let reason = match ended.result {
@@ -308,12 +329,19 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
                     WorkResult::Failed { error } => error,
                     WorkResult::Canceled => "the retry was cancelled".to_owned(),
                 };
-                let Some(record) = record::find(&tx, &attempt.command_id).await? else { return Ok(()) };
+                let found = match &attempt.tenant {
+                    Some(tenant) => record::find(&tx, tenant, &attempt.command_id).await?,
+                    None => record::find_any(&tx, &attempt.command_id).await?,
+                };
+                let Some(record) = found else { return Ok(()) };
                 if record.state != State::Pending || record.attempt != attempt.attempt {
                     return Ok(());
                 }
-                // Whoever waits for the end must hear of it: another node tells, or this one in a moment.
-                let shared = shared.ok_or_else(|| mainstay_store::Error::Unavailable(ABSENT.to_owned()))?;
+                if !record.is_retried_by(|work_id| completion::is_of(&call, work_id)) {
+                    return Err(completion::foreign(&call));
+                }
+                // Callers wait for this end, so another node must report it.
+                let shared = shared?;
                 let result = CommandResult::failed(reason, Vec::new());
                 if record::end(&tx, &record.issued, State::Failed, &result).await? {
                     shared.tell(&tx, &record.issued, &result)?;
@@ -321,28 +349,24 @@ pub(super) fn functions(functions: Functions, dispatcher: Arc<OnceLock<Weak<Shar
                 Ok(())
             }
         })
-        .mutation(PRUNE, move |tx: Tx, _: Call, _: ()| {
-            let shared = pruning();
+        .platform_mutation(PRUNE, move |tx: Tx, _: Call, _: ()| {
+            let shared = pruning.get();
             async move {
                 let pruned = record::prune(&tx, PRUNED_AT_ONCE).await?;
                 let snapshots = snapshots::prune(&tx, PRUNED_AT_ONCE).await?;
                 // There may be more, and nobody should wait an hour for it.
-                if let Some(shared) = shared.filter(|_| pruned.max(snapshots) == PRUNED_AT_ONCE) {
-                    shared.work().enqueue_in(&tx, [NewWork::new(RETRY_POOL, PRUNE, &())?])?;
+                if let Some(shared) = shared.ok().filter(|_| pruned.max(snapshots) == PRUNED_AT_ONCE) {
+                    shared.work().enqueue_in(&tx, [NewWork::platform(RETRY_POOL, PRUNE, &())?])?;
                 }
                 Ok(pruned)
             }
         })
 }
 
-/// Declares the pool, unless somebody has, and when old commands are forgotten.
+/// Declares the pool of deferred commands and the cron that prunes old command rows.
 pub(super) async fn declare(work: &Work) -> Result<()> {
-    if let Err(mainstay_work::Error::UnknownPool(_)) = work.pool_status(RETRY_POOL).await {
-        for pool in Pool::platform().into_iter().filter(|pool| pool.name() == RETRY_POOL) {
-            work.pool(pool).await?;
-        }
-    }
+    work.ensure_pool(Pool::platform_pool(RETRY_POOL)).await?;
     let schedule = Schedule::interval(PRUNED_EVERY_MS, 0);
     let schedule = schedule.map_err(|error| Error::invalid("cron", error.to_string()))?;
-    Ok(work.cron(Cron::new(PRUNE, schedule, RETRY_POOL, PRUNE, &())?).await?)
+    Ok(work.platform_cron(Cron::new(PRUNE, schedule, RETRY_POOL, PRUNE, &())?).await?)
 }

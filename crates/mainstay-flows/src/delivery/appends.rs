@@ -12,15 +12,14 @@ use crate::error::{Error, Result};
 use mainstay_core::failure::{Class, Failure};
 use mainstay_core::retry::RetryPolicy;
 use mainstay_events::{Error as EventError, Log, NewEvent, Status};
-use mainstay_store::Tx;
+use mainstay_store::{Cause, Tx};
+use mainstay_work::inbox::Kind;
 use mainstay_work::{Call, Functions, Letter, LetterFilter, MAX_KEY_BYTES, NewWork, Pool, Work};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// The pool that events are appended in.
 pub const APPEND_POOL: &str = "eventAppendPool";
-/// The kind of letter that an append becomes which could not be done: `eventAppendDeadLetters` are those of this kind.
-pub const LETTER_KIND: &str = "append";
 /// Appends an event.
 const APPEND: &str = "mainstay.append";
 
@@ -78,10 +77,10 @@ pub struct Appends {
     policy: RetryPolicy,
 }
 
-/// Adds what appends do as work. Call it before the work is opened.
-pub fn functions(functions: Functions, log: &Log) -> Functions {
+/// The function that appends.
+fn functions(log: &Log) -> Functions {
     let log = log.clone();
-    functions.action(APPEND, move |_: Call, event: NewEvent| {
+    Functions::new().platform_action(APPEND, move |_: Call, event: NewEvent| {
         let log = log.clone();
         async move {
             let appended = log.append(event).await.map_err(|error| failure(&error))?;
@@ -105,15 +104,12 @@ fn failure(error: &EventError) -> Failure {
 }
 
 impl Appends {
-    /// Opens durable appends over work that has their [`functions`]. `retries` are those of every append that says nothing
-    /// else.
+    /// Opens durable appends, and registers their function. Call it before the engine starts. `retries` apply to every append
+    /// without its own.
     pub async fn open(log: &Log, work: &Work, retries: Retries) -> Result<Self> {
         let policy = retries.policy()?;
-        if let Err(mainstay_work::Error::UnknownPool(_)) = work.pool_status(APPEND_POOL).await {
-            for pool in Pool::platform().into_iter().filter(|pool| pool.name() == APPEND_POOL) {
-                work.pool(pool).await?;
-            }
-        }
+        work.register(functions(log)).await?;
+        work.ensure_pool(Pool::platform_pool(APPEND_POOL)).await?;
         Ok(Self { log: log.clone(), work: work.clone(), policy })
     }
 
@@ -131,7 +127,7 @@ impl Appends {
     /// A page of events that could not be appended, the newest first; `before` is the number of the last one of the page
     /// before.
     pub async fn letters(&self, before: Option<i64>, limit: usize) -> Result<Vec<Letter>> {
-        let kind = Some(LETTER_KIND.to_owned());
+        let kind = Some(Kind::Append);
         Ok(self.work.letters(LetterFilter { kind, before, ..LetterFilter::default() }, limit).await?)
     }
 
@@ -146,18 +142,17 @@ impl Appends {
         self.log.check_append(event.clone())?;
         let key = partition_key("append", &format!("{}:{}", stream.stream_type, stream.id));
         let policy = retries.map_or(Ok(self.policy), |retries| retries.policy())?;
-        let trace = event.trace.clone();
         let mut item =
-            NewWork::new(APPEND_POOL, APPEND, &event)?.key(key).retry(policy).letter_kind(LETTER_KIND);
-        if let Some(trace) = trace {
-            item = item.trace(trace);
-        }
+            NewWork::platform(APPEND_POOL, APPEND, &event)?.key(key).retry(policy).letter_kind(Kind::Append);
         if let Some(context) = context {
             item = item.context(&context)?;
         }
-        if let Some(id) = event.correlation_id {
-            item = item.correlated(id);
-        }
+        let item = item.caused_by(&Cause {
+            correlation_id: event.correlation_id,
+            causation_id: event.causation_id,
+            tenant_id: event.tenant_id,
+            trace: event.trace,
+        });
         Ok(on_complete.into_iter().fold(item, NewWork::tell))
     }
 }

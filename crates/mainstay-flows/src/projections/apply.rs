@@ -90,8 +90,10 @@ pub(crate) async fn give(
     };
     let mut noted = failures::between(tx, &projection.name, first.position(), last.position()).await?;
     // What lies between them may be another lane's, and what is known of a generation that is filled beside is its own.
-    noted.retain(|one| one.generation <= generation && events.iter().any(|event| event.id() == one.event_id));
-    let is_aside = |event: &Event| noted.iter().any(|one| one.is_aside && one.event_id == event.id());
+    noted.retain(|one| {
+        one.generation <= generation && events.iter().any(|event| event.position() == one.position)
+    });
+    let is_aside = |event: &Event| noted.iter().any(|one| one.is_aside && one.position == event.position());
     let events = if noted.iter().any(|one| one.is_aside) {
         events.iter().filter(|event| !is_aside(event)).cloned().collect()
     } else {
@@ -120,7 +122,7 @@ pub(crate) async fn refuse(
     failure: &Failure,
 ) -> mainstay_store::Result<()> {
     let mut noted = failures::between(tx, &projection.name, event.position(), event.position()).await?;
-    noted.retain(|one| one.generation <= generation && one.is_aside && one.event_id == event.id());
+    noted.retain(|one| one.generation <= generation && one.is_aside && one.position == event.position());
     if noted.is_empty() {
         return Err(Error::application(HandlerFailed(failure.clone())));
     }

@@ -2,9 +2,10 @@
 
 use super::failures::Poison;
 use super::lanes::By;
-use super::tables::{Model, Table};
+use super::tables::{self, Model, Table};
 use super::{MAX_LANES, MAX_NAME_BYTES};
 use crate::error::{Error, Result};
+use mainstay_core::names::check_unreserved;
 use mainstay_core::retry::RetryPolicy;
 use mainstay_events::{Event, Item, Query};
 use mainstay_store::Tx;
@@ -100,6 +101,8 @@ pub struct Projection {
     pub(crate) retry: RetryPolicy,
     pub(crate) reset: Option<Arc<Reset>>,
     pub(crate) tables: Vec<Table>,
+    /// The first managed table with a name that was refused, and the reason.
+    refused_table: Option<(String, String)>,
     pub(crate) handler: Option<Arc<Handler>>,
 }
 
@@ -122,6 +125,7 @@ impl Projection {
             retry,
             reset: None,
             tables: Vec::new(),
+            refused_table: None,
             handler: None,
         }
     }
@@ -185,12 +189,15 @@ impl Projection {
     /// A table that is managed: made by these statements, which say `{table}` for its name, and rebuilt beside the one
     /// that readers see. They read the view `name`; the handler writes to [`Model::table`].
     pub fn table(mut self, name: impl Into<String>, statements: &[&str]) -> Self {
-        let statements = statements.iter().map(|sql| (*sql).to_owned()).collect();
-        self.tables.push(Table { name: name.into(), statements });
+        let (name, statements) = (name.into(), statements.iter().map(|sql| (*sql).to_owned()).collect());
+        match tables::table_name(&name) {
+            Ok(name) => self.tables.push(Table { name, statements }),
+            Err(reason) => drop(self.refused_table.get_or_insert((name, reason))),
+        }
         self
     }
 
-    /// Its handler, called for one event after another.
+    /// Its handler, called for one event after another. Work, events and publications of the handler inherit from the event.
     pub fn each<F, Fut, T>(mut self, handler: F) -> Self
     where
         F: Fn(Tx, Model, Event) -> Fut + Send + Sync + 'static,
@@ -201,7 +208,8 @@ impl Projection {
             let handler = handler.clone();
             Box::pin(async move {
                 for event in events.iter() {
-                    handler(tx.clone(), model.clone(), event.clone()).await?;
+                    let handling = handler(tx.clone(), model.clone(), event.clone());
+                    event.cause().scope(handling).await?;
                 }
                 Ok(())
             })
@@ -247,6 +255,7 @@ impl Projection {
     pub(crate) fn check(&self) -> Result<()> {
         let named = || format!("projection {:?}", self.name);
         let wrong = |reason: String| Err(Error::invalid(named(), reason));
+        check_unreserved(&named(), &self.name).map_err(mainstay_work::Error::from)?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if !(1..=MAX_NAME_BYTES).contains(&self.name.len()) || !self.name.bytes().all(plain) {
             return wrong(format!("its name must be 1 to {MAX_NAME_BYTES} letters, digits or . _ -"));
@@ -260,12 +269,15 @@ impl Projection {
         if self.poison.as_ref().is_some_and(|poison| poison.max_attempts == 0) {
             return wrong("poison: maxAttempts must be 1 or more".to_owned());
         }
-        if self.reset.is_some() && !self.tables.is_empty() {
+        if self.reset.is_some() && (!self.tables.is_empty() || self.refused_table.is_some()) {
             return wrong("it has both reset and managed tables, which are never reset".to_owned());
         }
         if !self.types.is_empty() {
             let item = Item { types: self.types.clone(), tags: Vec::new() };
             Query::new(vec![item]).map_err(|error| Error::invalid(named(), error.to_string()))?;
+        }
+        if let Some((table, reason)) = &self.refused_table {
+            return Err(Error::invalid(format!("table {table:?}"), reason.clone()));
         }
         self.tables.iter().try_for_each(Table::check)
     }

@@ -42,7 +42,6 @@ pub use running::Projecting;
 pub use schema::COMPONENT;
 pub use status::Status;
 pub use tables::Model;
-pub use trace::Update;
 
 /// Longest name of a projection.
 pub const MAX_NAME_BYTES: usize = 64;

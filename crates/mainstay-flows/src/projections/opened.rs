@@ -2,14 +2,17 @@
 
 use super::checkpoints;
 use super::definition::Projection;
+use super::failures::retry;
 use super::registry::Registry;
+use super::replay;
 use super::running::Projecting;
 use super::{status, tables};
 use crate::error::{Error, Result};
+use crate::service::ServiceRef;
 use mainstay_core::ids::Ids;
-use mainstay_events::{Event, Log};
+use mainstay_events::Log;
 use mainstay_store::{Store, Tx};
-use mainstay_work::{Pool, Work};
+use mainstay_work::{Functions, Pool, Work};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -39,12 +42,6 @@ impl Shared {
         found.cloned().ok_or_else(|| Error::UnknownProjection(name.to_owned()))
     }
 
-    /// An event by its id.
-    pub(crate) async fn event(&self, event_id: &str) -> Result<Event> {
-        let found = self.log.find(event_id).await?;
-        found.ok_or_else(|| mainstay_events::Error::NotFound(event_id.to_owned()).into())
-    }
-
     /// What this program makes the managed tables of a projection of.
     pub(crate) fn shape(&self, projection: &Projection) -> &str {
         self.shapes.get(&projection.name).map_or("", String::as_str)
@@ -66,13 +63,16 @@ impl Shared {
 #[derive(Clone)]
 pub struct Projections {
     pub(crate) shared: Arc<Shared>,
+    /// The tenant of the failed events that this view shows; all tenants without one.
+    pub(crate) tenant: Option<Arc<str>>,
 }
 
 impl Projections {
     /// Opens the projections of `registry` on a store that was opened with [`COMPONENT`](super::COMPONENT), over a log
-    /// and work of the same store. Before that, [`Registry::functions`] goes into what the work is opened with.
+    /// and work of the same store, and registers the functions that retry and replay them. Call it before the engine starts.
     pub async fn open(store: &Store, log: &Log, work: &Work, registry: Registry) -> Result<Self> {
-        let (projections, slot) = registry.checked()?;
+        let budget = registry.budget();
+        let projections = registry.checked()?;
         let named = |make: fn(&Projection) -> String| {
             projections.iter().map(move |projection| (projection.name.clone(), make(projection)))
         };
@@ -87,17 +87,20 @@ impl Projections {
             moved: moved.collect(),
             projections,
         });
+        if !shared.projections.is_empty() {
+            let service = ServiceRef::new("projections", &shared);
+            let functions = retry::functions(Functions::new(), &service);
+            work.register(replay::functions(functions, &service, budget)).await?;
+        }
         let is_needed = |pool: &Pool| !shared.projections.is_empty() && POOLS.contains(&pool.name());
         for pool in Pool::platform().into_iter().filter(is_needed) {
-            ensure_pool(work, pool).await?;
+            work.ensure_pool(pool).await?;
         }
         for projection in &shared.projections {
             let shape = shared.shape(projection).to_owned();
             store.transact_with((projection.clone(), shape), ensure).await?;
         }
-        slot.set(Arc::downgrade(&shared))
-            .map_err(|_| Error::invalid("registry", "its projections are open already"))?;
-        Ok(Self { shared })
+        Ok(Self { shared, tenant: None })
     }
 
     /// Begins to follow the log with all projections.
@@ -113,14 +116,6 @@ impl Projections {
 
 /// The platform's pools that projections use.
 const POOLS: [&str; 2] = [PROJECTION_POOL, REPLAY_POOL];
-
-/// Declares a pool, unless somebody has: an operator's settings stay.
-async fn ensure_pool(work: &Work, pool: Pool) -> Result<()> {
-    match work.pool_status(pool.name()).await {
-        Err(mainstay_work::Error::UnknownPool(_)) => Ok(work.pool(pool).await?),
-        other => Ok(other.map(drop)?),
-    }
-}
 
 /// Makes a projection that is new, and checks one that is not.
 async fn ensure(tx: Tx, (projection, shape): (Arc<Projection>, String)) -> mainstay_store::Result<()> {

@@ -13,6 +13,7 @@ use super::opened::Shared;
 use super::running::{Bell, Seen};
 use super::span::Spans;
 use super::{marks, status};
+use mainstay_core::failpoints::Point;
 use mainstay_core::failure::Failure;
 use mainstay_events::Event;
 use mainstay_store::Tx;
@@ -133,7 +134,7 @@ impl Projector {
     }
 
     async fn step(&mut self, head: u64) -> Next {
-        if let Err(hit) = self.shared.store.failpoints().hit("projections.step") {
+        if let Err(hit) = self.shared.store.failpoints().hit(Point::ProjectionsStep) {
             return self.endure(&mainstay_store::Error::from(hit).into());
         }
         let Some(place) = self.place else { return self.look_up().await };
@@ -390,7 +391,7 @@ pub(crate) fn tell(projection: &Projection, event: &Event, attempts: u32, failur
 async fn is_next(tx: &Tx, batch: &Batch) -> mainstay_store::Result<bool> {
     let lane = checkpoints::hold(tx, &batch.projection.name, batch.lane).await?;
     // Taken away by tests that must see what it keeps out.
-    if batch.shared.store.failpoints().hit("projections.guard").is_err() {
+    if batch.shared.store.failpoints().hit(Point::ProjectionsGuard).is_err() {
         return Ok(true);
     }
     Ok(lane.is_some_and(|lane| {
@@ -415,13 +416,13 @@ async fn apply_in(tx: Tx, batch: Batch) -> mainstay_store::Result<bool> {
         giving.instrument(batch.spans.around()).await?
     };
     let failpoints = batch.shared.store.failpoints();
-    failpoints.hit("projections.applied")?;
+    failpoints.hit(Point::ProjectionsApplied)?;
     if batch.marks {
         marks::mark(&tx, &projection.name, batch.lane).await?;
     }
     let last = events.last().map(Event::id);
     checkpoints::set(&tx, &projection.name, batch.lane, batch.to, last, (taken, 0)).await?;
-    failpoints.hit("projections.checkpoint")?;
+    failpoints.hit(Point::ProjectionsCheckpoint)?;
     Ok(true)
 }
 
@@ -435,6 +436,6 @@ async fn record_in(tx: Tx, (batch, failure): (Batch, Failure)) -> mainstay_store
     if let Verdict::GivenUp { .. } = verdict {
         checkpoints::set(&tx, &projection.name, batch.lane, batch.to, None, (0, 1)).await?;
     }
-    shared.store.failpoints().hit("projections.failure")?;
+    shared.store.failpoints().hit(Point::ProjectionsFailure)?;
     Ok(Some(verdict))
 }

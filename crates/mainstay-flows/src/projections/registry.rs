@@ -1,24 +1,16 @@
 //! The projections of a program, before they are opened.
 
 use super::definition::Projection;
-use super::failures::retry;
-use super::opened::Shared;
-use super::replay::{self, CHUNK_BUDGET};
+use super::replay::CHUNK_BUDGET;
 use crate::error::{Error, Result};
-use mainstay_work::Functions;
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// The opened projections, for functions that were registered before: work is opened with its functions, and
-/// projections with their work.
-pub(crate) type Slot = Arc<OnceLock<Weak<Shared>>>;
 
 /// The projections of a program. Its order, by kind and then as they were added, is that of rebuilds.
 #[derive(Debug, Default)]
 pub struct Registry {
     projections: Vec<Projection>,
-    slot: Slot,
     chunk_budget: Option<Duration>,
 }
 
@@ -40,17 +32,13 @@ impl Registry {
         Self { chunk_budget: Some(budget), ..self }
     }
 
-    /// Adds what projections do as work. Call it before the work is opened.
-    pub fn functions(&self, functions: Functions) -> Functions {
-        if self.projections.is_empty() {
-            return functions;
-        }
-        let budget = self.chunk_budget.unwrap_or(CHUNK_BUDGET);
-        replay::functions(retry::functions(functions, &self.slot), &self.slot, budget)
+    /// How long a chunk of a replay may take.
+    pub(crate) fn budget(&self) -> Duration {
+        self.chunk_budget.unwrap_or(CHUNK_BUDGET)
     }
 
     /// The definitions in the order of rebuilds, if they can be taken.
-    pub(crate) fn checked(self) -> Result<(Vec<Arc<Projection>>, Slot)> {
+    pub(crate) fn checked(self) -> Result<Vec<Arc<Projection>>> {
         if self.chunk_budget.is_some_and(|budget| budget.is_zero() || budget > CHUNK_BUDGET) {
             let reason = format!("must be more than nothing and at most {} s", CHUNK_BUDGET.as_secs());
             return Err(Error::invalid("chunkBudget", reason));
@@ -63,19 +51,12 @@ impl Registry {
                 return Err(Error::invalid("projection", reason));
             }
             if let Some(table) = projection.tables.iter().find(|table| !tables.insert(&table.name)) {
-                let reason = format!("two tables are called {:?}", table.name);
+                let reason = format!("two tables are called {:?}", table.name.as_str());
                 return Err(Error::invalid("projection", reason));
             }
         }
         let mut ordered: Vec<_> = self.projections.into_iter().map(Arc::new).collect();
         ordered.sort_by_key(|projection| projection.kind);
-        Ok((ordered, self.slot))
+        Ok(ordered)
     }
-}
-
-/// The opened projections behind a slot.
-pub(crate) fn opened(slot: &Slot) -> mainstay_store::Result<Arc<Shared>> {
-    let shared = slot.get().and_then(Weak::upgrade);
-    // Another node, or this one in a moment, has them.
-    shared.ok_or_else(|| mainstay_store::Error::Unavailable("the projections are not open here".to_owned()))
 }

@@ -5,7 +5,14 @@ use mainstay_store::migrations::{Component, Script, Step};
 /// What projections need; give it to [`Options::component`](mainstay_store::Options::component).
 pub static COMPONENT: Component = Component {
     name: "projections",
-    steps: &[CREATE_PROJECTIONS, ONE_REPLAY_EACH, FIND_BY_CORRELATION, CREATE_MARKS, KEEP_ATTEMPTS],
+    steps: &[
+        CREATE_PROJECTIONS,
+        ONE_REPLAY_EACH,
+        FIND_BY_CORRELATION,
+        CREATE_MARKS,
+        KEEP_ATTEMPTS,
+        NAME_ITEMS,
+    ],
 };
 
 /// - `mainstay_projections`: one row each. `generation` is the one that readers see, `shape` what its managed tables are
@@ -34,6 +41,13 @@ const CREATE_PROJECTIONS: Step = Step {
 const KEEP_ATTEMPTS: Step = Step {
     name: "keep_attempts",
     script: Script::Both(&["ALTER TABLE mainstay_projection_failures ADD COLUMN history TEXT"]),
+    needs: 0,
+};
+
+/// `item`: the item of work that goes on with a replay, with its step, see `completion`.
+const NAME_ITEMS: Step = Step {
+    name: "name_items",
+    script: Script::Both(&["ALTER TABLE mainstay_replays ADD COLUMN item TEXT"]),
     needs: 0,
 };
 

@@ -7,8 +7,8 @@
 
 use super::definition::Projection;
 use crate::error::{Error, Result};
-use mainstay_store::Tx;
-use serde::{Deserialize, Serialize};
+use mainstay_store::{Identifier, Literal, Tx};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 /// Longest name of a managed table. PostgreSQL cuts names at 63 bytes, and indexes are named after tables.
@@ -17,22 +17,34 @@ const MAX_TABLE_BYTES: usize = 32;
 /// A managed table as its author gives it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Table {
-    pub(crate) name: String,
+    #[serde(serialize_with = "name_text", deserialize_with = "checked_name")]
+    pub(crate) name: Identifier,
     /// What makes it, with `{table}` where its name goes.
     pub(crate) statements: Vec<String>,
 }
 
+/// The name of a managed table, if it can be one.
+pub(crate) fn table_name(name: &str) -> std::result::Result<Identifier, String> {
+    if name.len() > MAX_TABLE_BYTES {
+        return Err(format!("its name has more than {MAX_TABLE_BYTES} bytes"));
+    }
+    Identifier::new(name).map_err(|error| format!("its name {error}"))
+}
+
+fn name_text<S: serde::Serializer>(name: &Identifier, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(name.as_str())
+}
+
+fn checked_name<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Identifier, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    table_name(&name).map_err(|reason| serde::de::Error::custom(format!("table {name:?}: {reason}")))
+}
+
 impl Table {
     pub(crate) fn check(&self) -> Result<()> {
-        let field = || format!("table {:?}", self.name);
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        let begins = self.name.starts_with(|first: char| first.is_ascii_lowercase());
-        if !begins || self.name.len() > MAX_TABLE_BYTES || !self.name.bytes().all(plain) {
-            let reason = format!("its name must be 1 to {MAX_TABLE_BYTES} of a-z, 0-9 and _, a letter first");
-            return Err(Error::invalid(field(), reason));
-        }
         if self.statements.is_empty() || !self.statements.iter().all(|sql| sql.contains("{table}")) {
-            return Err(Error::invalid(field(), "each of its statements must say {table}"));
+            let field = format!("table {:?}", self.name.as_str());
+            return Err(Error::invalid(field, "each of its statements must say {table}"));
         }
         Ok(())
     }
@@ -48,7 +60,7 @@ pub struct Model {
 impl Model {
     pub(crate) fn new(projection: &Projection, generation: i64) -> Self {
         let tables = projection.tables.iter();
-        let tables = tables.map(|table| (table.name.clone(), physical(&table.name, generation)));
+        let tables = tables.map(|table| (table.name.to_string(), physical(&table.name, generation)));
         Self { generation, tables: tables.collect() }
     }
 
@@ -66,7 +78,7 @@ impl Model {
     }
 }
 
-fn physical(name: &str, generation: i64) -> String {
+fn physical(name: &Identifier, generation: i64) -> String {
     format!("{name}__g{generation}")
 }
 
@@ -75,9 +87,16 @@ pub(crate) fn shape(tables: &[Table]) -> String {
     serde_json::to_string(tables).unwrap_or_default()
 }
 
-/// The tables that a shape is of.
-pub(crate) fn read_shape(shape: &str) -> Vec<Table> {
-    serde_json::from_str(shape).unwrap_or_default()
+/// The tables that a shape is of. A shape with a name that no author could have given is refused.
+pub(crate) fn read_shape(shape: &str) -> mainstay_store::Result<Vec<Table>> {
+    if shape.is_empty() {
+        return Ok(Vec::new());
+    }
+    let unreadable = |error: serde_json::Error| mainstay_store::Error::Decode {
+        column: "shape".to_owned(),
+        reason: error.to_string(),
+    };
+    serde_json::from_str(shape).map_err(unreadable)
 }
 
 /// Makes the tables of a generation.
@@ -103,8 +122,8 @@ pub(crate) async fn show(
             if generations.len() == 1 {
                 return all;
             }
-            // A projection's name has no quotes in it.
-            let current = format!("SELECT generation FROM mainstay_projections WHERE name = '{projection}'");
+            let name = Literal(projection);
+            let current = format!("SELECT generation FROM mainstay_projections WHERE name = {name}");
             format!("{all} WHERE ({current}) = {generation}")
         };
         let parts = generations.iter().map(part).collect::<Vec<_>>().join(" UNION ALL ");

@@ -5,33 +5,18 @@ use super::lanes::KEYLESS;
 use super::marks;
 use super::opened::{Projections, Shared};
 use crate::error::Result;
+use mainstay_api::ProjectionUpdate;
 use mainstay_events::Event;
 use mainstay_store::{Row, Tx};
-use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// An event in a read model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Update {
-    /// The projection.
-    pub projection_name: String,
-    /// The event.
-    pub event_id: String,
-    /// Where the event's lane is now.
-    pub last_global_position: u64,
-    /// When the event was there at the latest: exact where the lane made a pause behind it, within five seconds where it
-    /// did not, and when the lane was filled anew or last moved where no more is known, as after a week.
-    pub updated_at: i64,
-}
 
 const LANES: &str = "SELECT projection, lane, position, updated_at FROM mainstay_projection_lanes";
 
 impl Projections {
     /// The read models that these events are in, in the order of the events: those that take their types and have come
     /// that far, unless they could not take the event or were made to leave it out.
-    pub async fn updates(&self, events: &[Event]) -> Result<Vec<Update>> {
+    pub async fn updates(&self, events: &[Event]) -> Result<Vec<ProjectionUpdate>> {
         let context = (self.shared.clone(), events.into());
         Ok(self.shared.store.read_with(context, updates_in).await?)
     }
@@ -40,7 +25,7 @@ impl Projections {
 async fn updates_in(
     tx: Tx,
     (shared, events): (Arc<Shared>, Arc<[Event]>),
-) -> mainstay_store::Result<Vec<Update>> {
+) -> mainstay_store::Result<Vec<ProjectionUpdate>> {
     let lane = |row: &Row| Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, row.get(3)?)));
     let lanes: HashMap<(String, u32), (u64, i64)> =
         tx.query(LANES, &[]).await?.iter().map(lane).collect::<mainstay_store::Result<_>>()?;
@@ -51,7 +36,7 @@ async fn updates_in(
             let number = projection.by.lane(event, projection.lanes).unwrap_or(KEYLESS);
             let name = &projection.name;
             let Some((position, moved_at)) = lanes.get(&(name.clone(), number)) else { continue };
-            if *position >= event.position() && !missing.contains(&(name.clone(), event.id().to_owned())) {
+            if *position >= event.position() && !missing.contains(&(name.clone(), event.position())) {
                 found.push(((name.clone(), number, event.position()), event, *position, *moved_at));
             }
         }
@@ -60,7 +45,7 @@ async fn updates_in(
     let passed = marks::find(&tx, &places).await?;
     let update = |(place, event, last_global_position, moved_at): (marks::Place, &Event, u64, i64)| {
         let passed = passed.get(&place);
-        (!passed.is_some_and(|passed| passed.is_skipped)).then(|| Update {
+        (!passed.is_some_and(|passed| passed.is_skipped)).then(|| ProjectionUpdate {
             projection_name: place.0,
             event_id: event.id().to_owned(),
             last_global_position,

@@ -53,7 +53,7 @@ impl Shared {
             return Ok(Some(before));
         }
         let name = before.name.clone();
-        let version = before.version + 1;
+        let version = before.next_version(now_ms);
         let record = Record { name, standing, settings, updated_at: now_ms, version };
         record.write(tx).await?;
         noted.write(tx, &record.name, now_ms).await?;
@@ -81,7 +81,7 @@ impl Shared {
         if before.settings == settings && before.version > 0 {
             return Ok(Status::new(before, now_ms));
         }
-        let version = before.version + 1;
+        let version = before.next_version(now_ms);
         let record = Record { settings, updated_at: now_ms, version, ..before };
         record.write(tx).await?;
         tx.wake(&topic())?;

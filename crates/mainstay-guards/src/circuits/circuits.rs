@@ -10,6 +10,7 @@ use super::shared::Shared;
 use super::{MAX_CIRCUITS, MAX_NAME_BYTES};
 use crate::{Error, Result};
 use mainstay_core::circuit::{Settings, State};
+use mainstay_core::names::check_unreserved;
 use mainstay_store::{Store, Tx};
 use std::sync::Arc;
 
@@ -119,6 +120,7 @@ impl Circuits {
 }
 
 pub(super) fn check_name(name: &str) -> Result<()> {
+    check_unreserved("circuit", name)?;
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
         let reason = format!("must have 1 to {MAX_NAME_BYTES} bytes and no control characters");
         return Err(Error::invalid("circuit", reason));

@@ -39,11 +39,11 @@ pub(super) async fn keep(shared: Weak<Shared>, signal: Arc<Notify>, mut listener
             let _looking = shared.looking.lock().await;
             if done.is_ok() && Instant::now() >= look_at {
                 done = shared.refresh().await;
-                is_resting = shared.store.is_shared() && shared.may_rest();
+                is_resting = shared.store.capabilities().many_nodes && shared.may_rest();
                 look_at = Instant::now()
                     + match is_resting {
                         true => LOOK_AT_REST,
-                        false if shared.store.is_shared() => STALE,
+                        false if shared.store.capabilities().many_nodes => STALE,
                         false => LOOK_ALONE,
                     };
             }
@@ -100,6 +100,8 @@ impl Shared {
                                 circuit = &*core.name,
                                 "there are too many circuits to keep this one"
                             );
+                            // Nothing is kept of it here either: there may be any number of such names.
+                            core.forget(shared.now_ms());
                         }
                         other => drop(other?),
                     }
@@ -157,7 +159,7 @@ impl Shared {
             rest.remove(record.name.as_str());
             self.core(&record.name).adopt(&record, now_ms);
         }
-        rest.values().for_each(|core| core.adopt_nothing(now_ms));
+        rest.values().for_each(|core| core.miss(now_ms));
         Ok(())
     }
 

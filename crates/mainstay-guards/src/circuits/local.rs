@@ -43,6 +43,8 @@ pub(super) struct Local {
     is_declared: bool,
     pub(super) standing: Standing,
     version: i64,
+    /// Number of looks in a row at which the database had no row of it.
+    misses: u8,
     window: Option<Window>,
     pending: VecDeque<Report>,
     /// What whoever wants to know was told last.
@@ -83,6 +85,7 @@ impl Core {
             is_declared: false,
             standing: Standing::default(),
             version: 0,
+            misses: 0,
             pending: VecDeque::new(),
             shown: Some((Gate::Open, State::Closed)),
             is_claiming: false,
@@ -126,6 +129,9 @@ impl Core {
                 return;
             }
             local.version = record.version;
+            if record.version > 0 {
+                local.misses = 0;
+            }
             local.standing = record.standing.clone();
             if !local.is_declared {
                 local.set(record.settings);
@@ -137,6 +143,33 @@ impl Core {
     /// The time went on.
     pub(super) fn look(&self, now_ms: i64) {
         self.turn(now_ms, |_| {});
+    }
+
+    /// The database had no row of it when it was looked at. A row may have been made since, so one that is known is believed
+    /// to be deleted the second time only.
+    pub(super) fn miss(&self, now_ms: i64) {
+        let is_deleted = {
+            let mut local = self.local();
+            local.misses = local.misses.saturating_add(1);
+            local.version > 0 && local.misses > 1 && local.pending.is_empty()
+        };
+        match is_deleted {
+            true => self.forget(now_ms),
+            false => self.adopt_nothing(now_ms),
+        }
+    }
+
+    /// It was deleted: nothing was ever counted.
+    pub(super) fn forget(&self, now_ms: i64) {
+        self.turn(now_ms, |local| {
+            let settings = match local.is_declared {
+                true => local.settings,
+                false => Settings::preset(&self.name).unwrap_or_default(),
+            };
+            (local.version, local.misses, local.standing) = (0, 0, Standing::default());
+            local.pending.clear();
+            local.set(settings);
+        });
     }
 
     /// The database has no row of it.

@@ -1,14 +1,15 @@
 //! What operators decide about a circuit.
 
 use super::MAX_REASON_BYTES;
+use super::change::topic;
 use super::circuits::{Circuits, check_name};
 use super::history::Decided;
 use super::local::Core;
 use super::record::{Record, Status};
 use super::shared::Shared;
 use crate::{Error, Result};
-use mainstay_core::circuit::{Event, Forced};
-use mainstay_store::Tx;
+use mainstay_core::circuit::{Event, Forced, State};
+use mainstay_store::{Tx, params};
 use std::sync::Arc;
 
 /// What an operator decides.
@@ -26,6 +27,8 @@ pub struct Force {
 
 /// What is decided at a moment.
 type Decide = Arc<dyn Fn(i64) -> Event + Send + Sync>;
+
+const DELETE_CHANGES: &str = "DELETE FROM mainstay_circuit_changes WHERE name = $1";
 
 /// Longest time that a circuit is forced for: a year.
 const MOST_FORCED_MS: u64 = 366 * 24 * 3_600_000;
@@ -55,6 +58,32 @@ impl Circuits {
     /// Lets a circuit begin anew: closed, nothing counted, not forced.
     pub async fn reset(&self, name: &str, actor: &str, reason: &str) -> Result<Status> {
         self.decide_for(name, Event::Reset, actor, reason).await
+    }
+
+    /// Deletes a circuit that is closed and not forced, with its history: other nodes forget it when they look next. A call
+    /// that fails makes it anew.
+    pub async fn delete(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        if self.shared.known_core(name).is_some_and(|core| core.declared().is_some()) {
+            return Err(Error::InUse { name: name.to_owned(), reason: "this program declares it" });
+        }
+        let delete = async |tx: Tx, (shared, name): (Arc<Shared>, String)| {
+            let record = Record::hold(&tx, &name).await?;
+            let record = record.ok_or_else(|| Error::UnknownCircuit(name.clone()))?;
+            let standing = record.standing.at(shared.now_in(&tx).await?);
+            if standing.state != State::Closed || standing.forced.is_some() {
+                return Err(Error::InUse { name, reason: "it is not closed, or forced" }.into());
+            }
+            Record::delete(&tx, &name).await?;
+            tx.execute(DELETE_CHANGES, params![&name]).await?;
+            tx.wake(&topic())?;
+            tx.after_commit(Arc::new(move || {
+                if let Some(core) = shared.known_core(&name) {
+                    core.forget(shared.now_ms());
+                }
+            }))
+        };
+        Ok(self.shared.store.transact_with((self.shared.clone(), name.to_owned()), delete).await?)
     }
 
     async fn decide_for(&self, name: &str, event: Event, actor: &str, reason: &str) -> Result<Status> {

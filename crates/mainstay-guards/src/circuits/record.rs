@@ -97,6 +97,7 @@ const BEGIN: &str = concat!(
     columns!(),
     ") VALUES ($1, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, $2, $3, 0) ON CONFLICT (name) DO NOTHING"
 );
+const DELETE: &str = "DELETE FROM mainstay_circuits WHERE name = $1";
 const CHANGE: &str = "UPDATE mainstay_circuits SET state = $2, failure_count = $3, success_count = $4, \
      last_failure_at = $5, opened_at = $6, probe_scheduled_at = $7, probe_run_id = $8, probe_until = $9, forced = $10, \
      settings = $11, updated_at = $12, version = $13 WHERE name = $1";
@@ -106,6 +107,12 @@ impl Record {
     pub(super) fn unheard_of(name: &str, settings: Settings) -> Self {
         let (name, standing) = (name.to_owned(), Standing::default());
         Self { name, standing, settings, updated_at: 0, version: 0 }
+    }
+
+    /// The version after this one. The first is the time, so that a circuit that was deleted and counts again has later
+    /// versions than nodes may remember of it.
+    pub(super) fn next_version(&self, now_ms: i64) -> i64 {
+        if self.version == 0 { now_ms.max(1) } else { self.version + 1 }
     }
 
     pub(super) async fn find(tx: &Tx, name: &str) -> Result<Option<Self>> {
@@ -137,12 +144,18 @@ impl Record {
         if let Some(record) = Self::hold(tx, name).await? {
             return Ok(record);
         }
+        // One after another on all nodes, so that two do not pass the bound together.
+        tx.lock("mainstay.circuits.names").await?;
         let count: i64 = tx.query_one(COUNT, &[]).await?.get(0)?;
         if count >= MAX_CIRCUITS as i64 {
             return Err(Error::TooManyCircuits.into());
         }
         tx.execute(BEGIN, params![name, written(settings)?, now_ms]).await?;
         Self::hold(tx, name).await?.ok_or(mainstay_store::Error::RowCount(0))
+    }
+
+    pub(super) async fn delete(tx: &Tx, name: &str) -> Result<()> {
+        tx.execute(DELETE, params![name]).await.map(drop)
     }
 
     pub(super) async fn write(&self, tx: &Tx) -> Result<()> {

@@ -70,6 +70,11 @@ impl Shared {
         self.cores().values().cloned().collect()
     }
 
+    /// The copy of a circuit on this node, if there is one.
+    pub(super) fn known_core(&self, name: &str) -> Option<Arc<Core>> {
+        self.cores().get(name).cloned()
+    }
+
     pub(super) fn core(&self, name: &str) -> Arc<Core> {
         let mut cores = self.cores();
         if let Some(core) = cores.get(name) {
@@ -140,7 +145,7 @@ impl Shared {
 
     /// The database's time, as far as is known here. The process that owns a SQLite file is the database.
     pub(super) fn now_ms(&self) -> i64 {
-        if !self.store.is_shared() {
+        if !self.store.capabilities().own_clock {
             return self.store.clock().now_ms();
         }
         let (at, now_ms) = *self.time.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,9 +154,6 @@ impl Shared {
 
     /// The database's time.
     pub(super) async fn now_in(&self, tx: &Tx) -> mainstay_store::Result<i64> {
-        if !self.store.is_shared() {
-            return Ok(self.store.clock().now_ms());
-        }
         let now_ms = tx.now_ms().await?;
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), now_ms);
         Ok(now_ms)

@@ -2,9 +2,10 @@
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use mainstay_api::Problem;
+use mainstay_api::problem::MEDIA_TYPE;
 use mainstay_core::codes::ErrorCode;
 use mainstay_core::failure::{Class, Failure};
-use serde_json::{Map, Value};
 use std::fmt::Display;
 
 /// Longest wait that a service can ask for: a day.
@@ -45,28 +46,15 @@ pub(crate) fn problem<B: From<String>>(
     detail: &str,
     retry_after_ms: Option<u64>,
 ) -> Response<B> {
-    let mut members = Map::new();
-    members.insert("retryAfterMs".to_owned(), retry_after_ms.into());
-    problem_with(entry, detail, retry_after_ms, members).map(B::from)
+    let problem = Problem::new(entry, detail).with("retryAfterMs", retry_after_ms);
+    problem_response(&problem, retry_after_ms).map(B::from)
 }
 
-/// A problem document with members of its own, in the shape that all answers of Mainstay have.
-pub(crate) fn problem_with(
-    entry: &ErrorCode,
-    detail: &str,
-    retry_after_ms: Option<u64>,
-    members: Map<String, Value>,
-) -> Response<String> {
-    let mut document = Map::new();
-    document.insert("type".to_owned(), format!("/docs/errors/{}.md", entry.code).into());
-    document.insert("title".to_owned(), entry.meaning.into());
-    document.insert("status".to_owned(), entry.status.into());
-    document.insert("detail".to_owned(), detail.into());
-    document.insert("code".to_owned(), entry.code.into());
-    document.extend(members);
-    let mut answer = Response::new(Value::Object(document).to_string());
-    *answer.status_mut() = StatusCode::from_u16(entry.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+/// A response that carries a problem document.
+pub(crate) fn problem_response(problem: &Problem, retry_after_ms: Option<u64>) -> Response<String> {
+    let mut answer = Response::new(problem.to_json());
+    *answer.status_mut() = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     if let Some(wait_ms) = retry_after_ms {
         answer.headers_mut().insert(RETRY_AFTER, retry_after(wait_ms));
     }

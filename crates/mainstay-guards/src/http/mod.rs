@@ -18,4 +18,4 @@ pub use head::{Caller, Head, Peer};
 pub use key::{Key, WithoutKey};
 pub use proxies::{MAX_HOPS, TrustedProxies};
 
-pub(crate) use answers::{problem, problem_with, retry_after};
+pub(crate) use answers::{problem, problem_response, retry_after};

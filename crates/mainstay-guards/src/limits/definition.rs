@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use mainstay_core::limits::{Kind, Limit, LimitError, MAX_CAPACITY, parse_period, show_period};
+use mainstay_core::names::check_unreserved;
 use serde::{Deserialize, Serialize};
 
 /// Longest name.
@@ -134,8 +135,9 @@ pub(super) fn shipped() -> [(&'static str, Definition); 2] {
     ]
 }
 
-/// Refuses names that are empty, too long or not fit to be shown.
+/// Refuses names of the platform, and names that are empty, too long or not fit to be shown.
 pub(super) fn check_name(name: &str) -> Result<()> {
+    check_unreserved("name", name)?;
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(char::is_control) {
         let reason = format!("has 1 to {MAX_NAME_BYTES} bytes and no control characters");
         return Err(Error::invalid("name", reason));

@@ -7,13 +7,13 @@ use crate::error::{
     GUARD_INVALID, IDEMPOTENCY_KEY_IN_USE, IDEMPOTENCY_KEY_REUSED, IDEMPOTENT_ANSWER_NOT_KEPT,
     IDEMPOTENT_BODY_TOO_LARGE,
 };
-use crate::http::{Key, WithoutKey, problem_with};
+use crate::http::{Key, WithoutKey, problem_response};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use mainstay_api::Problem;
 use mainstay_core::codes::ErrorCode;
-use serde_json::{Map, Value};
 use std::error::Error;
 use std::future::Future;
 use std::pin::pin;
@@ -183,9 +183,8 @@ impl Execution {
 fn replay<B: Body<Data = Bytes>>(kept: Kept) -> Answer<B> {
     let Some(body) = kept.body else {
         let entry = &IDEMPOTENT_ANSWER_NOT_KEPT;
-        let mut members = Map::new();
-        members.insert("originalStatus".to_owned(), kept.status.into());
-        return answer(problem_with(entry, entry.meaning, None, members));
+        let problem = Problem::new(entry, entry.meaning).with("originalStatus", kept.status);
+        return answer(problem_response(&problem, None));
     };
     let mut answer = Response::new(AnswerBody::whole(body));
     *answer.status_mut() = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -204,11 +203,11 @@ pub(super) fn refuse<B: Body<Data = Bytes>>(
     detail: &str,
     retry_after_ms: Option<u64>,
 ) -> Answer<B> {
-    let mut members = Map::new();
+    let mut problem = Problem::new(entry, detail);
     if let Some(wait_ms) = retry_after_ms {
-        members.insert("retryAfterMs".to_owned(), Value::from(wait_ms));
+        problem = problem.with("retryAfterMs", wait_ms);
     }
-    answer(problem_with(entry, detail, retry_after_ms, members))
+    answer(problem_response(&problem, retry_after_ms))
 }
 
 fn answer<B: Body<Data = Bytes>>(text: Response<String>) -> Answer<B> {

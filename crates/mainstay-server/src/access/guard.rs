@@ -1,21 +1,25 @@
 //! The decision whether a request is let in, made once for every route.
 
 use super::local;
+use super::quota::Held;
 use super::watch::watched;
 use super::{Oversight, Permission, Principal, Rule};
 use crate::app::App;
-use crate::audit::{Deed, audited};
+use crate::audit::{self, Deed, audited};
 use crate::{Answer, Problem, error};
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::header::{AUTHORIZATION, LINK};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use mainstay_guards::http::Peer;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Time to write down an answer that was given up.
+const NOTING: Duration = Duration::from_secs(1);
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 
 /// What the guard of one route knows.
@@ -27,11 +31,18 @@ pub(crate) struct Post {
     pub(crate) is_open: bool,
     /// The path of the route, if what is done there is written down.
     pub(crate) audited: Option<Arc<str>>,
+    /// The path of a route of applications, if what changes something there is written down.
+    pub(crate) noted: Option<Arc<str>>,
 }
 
-/// Who asks from inside of the server, by a session of the console. No request from outside can carry it.
+/// Caller inside of this process: a session of the console, or a user who has opened the store. No request from outside can
+/// carry it.
 #[derive(Clone)]
 pub(crate) struct Inside(pub(crate) Principal);
+
+/// A call that is audited although its route is one that applications call all day.
+#[derive(Clone)]
+pub(crate) struct Written;
 
 /// Why somebody is not let in, and who it is if that is known.
 pub(crate) struct Refused {
@@ -49,7 +60,8 @@ impl From<Problem> for Refused {
 pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(post.rule);
-    let admitted = post.admit(&parts).await;
+    let mut admitted = post.admit(&parts).await;
+    let _held = post.count(&mut admitted);
     match &admitted {
         Ok(Some(principal)) => {
             parts.extensions.insert(principal.clone());
@@ -58,20 +70,30 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
         Ok(None) => {}
         Err(_) => post.app.figures().refused.increment(),
     }
-    if let Some(path) = &post.audited {
+    // A route whose changes are noted has its entry already.
+    let written = parts.extensions.get::<Written>().filter(|_| post.noted.is_none());
+    let written = written.and_then(|_| parts.extensions.get::<MatchedPath>());
+    let written = written.map(|path| path.as_str().into());
+    if let Some(path) = &post.audited.clone().or(written) {
         let action = format!("{} {path}", parts.method);
+        let is_user = matches!(&admitted, Ok(Some(principal)) if principal.user.is_some());
         // What takes too long is written down as well.
         let answer = async |request| post.in_time(next.run(request)).await;
         let deed = Deed { action: &action, is_counted: post.rule.oversight == Oversight::Counted };
         let answer = audited(&post.app, deed, admitted, Request::from_parts(parts, body), answer).await;
         return match post.rule.successor {
-            Some(successor) => replaced(answer, &action, successor),
-            None => answer,
+            // This program's own verbs need no warning.
+            Some(successor) if !is_user => replaced(answer, &action, successor),
+            _ => answer,
         };
     }
-    let principal = match admitted {
-        Ok(principal) => principal,
-        Err(refused) => return refused.problem.into_response(),
+    let noted = post.noted.as_ref().filter(|_| changes(&parts.method));
+    let principal = match (admitted, noted) {
+        (Ok(principal), _) => principal,
+        (Err(refused), Some(path)) => {
+            return audit::refused(&post.app, &format!("{} {path}", parts.method), &parts, refused).await;
+        }
+        (Err(refused), None) => return refused.problem.into_response(),
     };
     let answer = next.run(Request::from_parts(parts, body));
     if post.rule.is_streaming {
@@ -83,11 +105,37 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
     post.in_time(answer).await
 }
 
+/// Writes down what an application changes, if it is to be. This is inside of what keeps answers by their idempotency key: the
+/// entry belongs to the transaction of the action, and a repeated request does nothing that could be written down.
+pub(crate) async fn note(State(post): State<Post>, request: Request, next: Next) -> Response {
+    let Some(path) = post.noted.clone().filter(|_| changes(request.method())) else {
+        return next.run(request).await;
+    };
+    let action = format!("{} {path}", request.method());
+    let principal = request.extensions().get::<Principal>().cloned();
+    let deed = Deed { action: &action, is_counted: false };
+    let answer = async |request| post.within(post.limit(), next.run(request)).await;
+    audited(&post.app, deed, Ok(principal), request, answer).await
+}
+
+fn changes(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD)
+}
+
 impl Post {
     /// The answer, if it comes in time.
     async fn in_time(&self, answer: impl Future<Output = Response>) -> Response {
+        // The limit of an audited call is inside, so that an answer that is given up is written down, too.
+        let further = if self.noted.is_some() { NOTING } else { Duration::ZERO };
+        self.within(self.limit() + further, answer).await
+    }
+
+    fn limit(&self) -> Duration {
         let waiting = if self.rule.is_waiting { mainstay_work::MAX_WAIT } else { Duration::ZERO };
-        let limit = self.app.options().request_timeout + waiting;
+        self.app.options().request_timeout + waiting
+    }
+
+    async fn within(&self, limit: Duration, answer: impl Future<Output = Response>) -> Response {
         tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| {
             let detail = format!("The request took longer than {} ms.", limit.as_millis());
             Problem::new(&error::REQUEST_TIMEOUT, detail).into_response()
@@ -97,11 +145,23 @@ impl Post {
     async fn admit(&self, parts: &Parts) -> Result<Option<Principal>, Refused> {
         let Some(needed) = self.rule.permission.role() else { return Ok(None) };
         let principal = self.identify(parts).await?;
-        if principal.role < needed {
+        if !self.rule.admits(principal.role) {
             let problem = Problem::new(&error::UNAUTHORIZED, format!("{needed} role required"));
             return Err(Refused { problem, principal: Some(principal) });
         }
         Ok(Some(principal))
+    }
+
+    /// Counts the request among those of its caller.
+    fn count(&self, admitted: &mut Result<Option<Principal>, Refused>) -> Option<Held> {
+        let Ok(Some(principal)) = admitted else { return None };
+        match self.app.room_to_ask(principal) {
+            Ok(held) => Some(held),
+            Err(problem) => {
+                *admitted = Err(Refused { problem, principal: Some(principal.clone()) });
+                None
+            }
+        }
     }
 
     async fn identify(&self, parts: &Parts) -> Answer<Principal> {
@@ -134,6 +194,24 @@ impl Post {
     }
 }
 
+/// The caller of a public route, as far as it is known in time: the holder of a valid token, or this machine while no
+/// token exists. Public routes answer every caller, so neither a wrong token nor a store without an answer is an error.
+pub(crate) struct Visitor(pub(crate) Option<Principal>);
+
+/// Longest time for which an answer to a probe waits for the tokens.
+const VISITOR_PATIENCE: Duration = Duration::from_millis(40);
+
+impl FromRequestParts<App> for Visitor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        let rule = Permission::Reader.into();
+        let post = Post { app: app.clone(), rule, is_open: true, audited: None, noted: None };
+        let admitted = tokio::time::timeout(VISITOR_PATIENCE, post.admit(parts)).await;
+        Ok(Self(admitted.ok().and_then(Result::ok).flatten()))
+    }
+}
+
 /// An answer of a route that is going away.
 fn replaced(mut answer: Response, action: &str, successor: &str) -> Response {
     tracing::warn!(action, successor, "a route was called that is going away");
@@ -150,7 +228,7 @@ fn unauthenticated(detail: &str) -> Problem {
 }
 
 /// The token that was presented. A header that is something else is refused, not ignored.
-fn bearer(headers: &HeaderMap) -> Answer<Option<&str>> {
+pub(super) fn bearer(headers: &HeaderMap) -> Answer<Option<&str>> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or_default();

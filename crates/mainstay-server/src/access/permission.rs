@@ -42,6 +42,11 @@ impl Permission {
         }
     }
 
+    /// A rule that lets in a token of a scoped role too. The handler checks what the token's scope names.
+    pub fn or(self, scoped: Role) -> Rule {
+        Rule::from(self).or(scoped)
+    }
+
     /// A rule whose bodies may be eight times as large as usual.
     pub fn batch(self) -> Rule {
         Rule { is_batch: true, ..self.into() }
@@ -90,6 +95,8 @@ pub enum Oversight {
 pub struct Rule {
     /// What it needs.
     pub permission: Permission,
+    /// The scoped role that is let in too; its handler checks what the token's scope names.
+    pub scoped: Option<Role>,
     /// Whether its bodies may be larger than usual.
     pub is_batch: bool,
     /// Whether its answers go on beyond the time limit.
@@ -102,10 +109,23 @@ pub struct Rule {
     pub oversight: Oversight,
 }
 
+impl Rule {
+    /// The same rule, which lets in a token of a scoped role too.
+    pub fn or(self, scoped: Role) -> Self {
+        Self { scoped: Some(scoped), ..self }
+    }
+
+    /// Whether a token of this role is let in.
+    pub fn admits(&self, role: Role) -> bool {
+        self.permission.role().is_none_or(|needed| role >= needed) || self.scoped == Some(role)
+    }
+}
+
 impl From<Permission> for Rule {
     fn from(permission: Permission) -> Self {
         Self {
             permission,
+            scoped: None,
             is_batch: false,
             is_streaming: false,
             is_waiting: false,

@@ -11,19 +11,27 @@ const MAX_BYTES: usize = 8 << 10;
 /// Deepest nesting that is written down.
 const MAX_DEPTH: usize = 8;
 
+/// Members in which an application keeps what it knows. The audit is never erased, so it does not repeat them: of calls below
+/// `/v1` it tells how long they were.
+const PAYLOAD: [&str; 8] =
+    ["data", "metadata", "payload", "args", "context", "returnValue", "result", "error"];
+/// Path prefix of the calls of applications.
+const APPLICATION: &str = "/v1/";
+
 /// What is written down of a call: its path, its query and its body.
 pub(super) fn of(path: &str, query: Option<&str>, body: Option<&[u8]>) -> Value {
+    let payload: &[&str] = if path.starts_with(APPLICATION) { &PAYLOAD } else { &[] };
     let mut args = Map::new();
     let path = &*without_secrets(path);
     args.insert("path".to_owned(), text(path));
     if let Some(query) = query.filter(|query| !query.is_empty()) {
         let parsed = form_urlencoded::parse(query.as_bytes());
-        let members = parsed.map(|(name, value)| (name.to_string(), hide(&name, &json!(value), 0)));
+        let members = parsed.map(|(name, value)| (name.to_string(), hide(&name, &json!(value), 0, &[])));
         args.insert("query".to_owned(), Value::Object(members.collect()));
     }
     if let Some(body) = body.filter(|body| !body.is_empty()) {
         let told = match serde_json::from_slice::<Value>(body) {
-            Ok(value) => hide("", &value, 0),
+            Ok(value) => hide("", &value, 0, payload),
             Err(_) => json!(format!("{} bytes that are no JSON", body.len())),
         };
         args.insert("body".to_owned(), told);
@@ -35,16 +43,20 @@ pub(super) fn of(path: &str, query: Option<&str>, body: Option<&[u8]>) -> Value 
     json!({ "path": text(path), "isCut": true })
 }
 
-fn hide(name: &str, value: &Value, depth: usize) -> Value {
+fn hide(name: &str, value: &Value, depth: usize, payload: &[&str]) -> Value {
     if is_secret(name) {
         return json!(HIDDEN);
+    }
+    if payload.contains(&name) {
+        return json!(format!("[{} bytes]", value.to_string().len()));
     }
     match value {
         Value::String(value) => text(value),
         _ if depth >= MAX_DEPTH => json!("[deep]"),
-        Value::Array(items) => items.iter().map(|item| hide(name, item, depth + 1)).collect(),
+        Value::Array(items) => items.iter().map(|item| hide(name, item, depth + 1, payload)).collect(),
         Value::Object(members) => {
-            let members = members.iter().map(|(name, value)| (name.clone(), hide(name, value, depth + 1)));
+            let members =
+                members.iter().map(|(name, value)| (name.clone(), hide(name, value, depth + 1, payload)));
             Value::Object(members.collect())
         }
         // As text: a fraction need not be printed as it was when it has been read again, and its hash would differ.
@@ -78,6 +90,16 @@ mod tests {
         assert!(!told.to_string().contains("canary"), "{told}");
         assert_eq!((&told["body"]["name"], &told["body"]["limit"]), (&json!("ci"), &json!(5)));
         assert_eq!(told["query"], json!({"token": HIDDEN, "limit": "5"}));
+    }
+
+    #[test]
+    fn what_an_application_keeps_is_not_repeated() {
+        let body = json!({"events": [{"type": "Placed", "data": {"to": "canary"}, "metadata": "canary"}]});
+        let told = of("/v1/events", None, Some(body.to_string().as_bytes()));
+        assert!(!told.to_string().contains("canary"), "{told}");
+        assert_eq!(told["body"]["events"][0]["data"], "[15 bytes]");
+        assert_eq!(told["body"]["events"][0]["type"], "Placed");
+        assert!(of("/admin/x", None, Some(body.to_string().as_bytes())).to_string().contains("canary"));
     }
 
     #[test]

@@ -81,7 +81,8 @@ impl Entry {
     /// What somebody does where no server is asked, as it would be written down of a call with this path and body.
     pub fn of_deed(action: &str, user_id: &str, path: &str, body: Option<&Value>) -> Self {
         let body = body.map(Value::to_string);
-        let args = args::of(path, None, body.as_deref().map(str::as_bytes));
+        let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+        let args = args::of(path, query, body.as_deref().map(str::as_bytes));
         Self { args, ..Self::begun(action, user_id) }
     }
 

@@ -19,7 +19,7 @@ mod wrapper;
 pub use chain::{Break, Chain};
 pub use entry::{Entry, Outcome};
 pub use table::{COMPONENT, Filter, Head};
-pub(crate) use wrapper::{Auditor, Deed, LIMIT, audited, note};
+pub(crate) use wrapper::{Auditor, Deed, LIMIT, audited, note, refused};
 
 use mainstay_store::{Result, Store, Tx};
 use std::future::Future;

@@ -66,21 +66,21 @@ pub(crate) async fn audited(
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let (body, heard) = overheard(body);
     let mut call = Call { entry: entry(deed.action, &parts), uri: parts.uri.clone(), heard };
-    let (principal, refused) = match admitted {
-        Ok(principal) => (principal, None),
-        Err(Refused { problem, principal }) => (principal, Some(problem)),
+    let principal = match admitted {
+        Ok(principal) => principal,
+        Err(refused) => return refuse(app, call, refused).await,
     };
     let entry = &mut call.entry;
     if let Some(principal) = &principal {
         entry.identify(principal);
     }
-    if let Some(problem) = refused {
-        entry.code = Some(problem.code().to_owned());
-        entry.outcome = Outcome::Refused;
-        write_seldom(app, call).await;
-        return problem.into_response();
+    // Neither a limit nor a note about reads holds a user who may open the database.
+    let is_user = principal.is_some_and(|principal| principal.user.is_some());
+    if is_read && is_user {
+        return answer(Request::from_parts(parts, body)).await;
     }
     if deed.is_counted
+        && !is_user
         && !is_read
         && let Err(problem) = limit(app, &entry.user_id).await
     {
@@ -114,6 +114,23 @@ pub(crate) async fn audited(
     }
     // Whoever stands around this answers for a panic, and counts it.
     answered.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Refuses a call, and writes that down.
+async fn refuse(app: &App, mut call: Call, Refused { problem, principal }: Refused) -> Response {
+    if let Some(principal) = &principal {
+        call.entry.identify(principal);
+    }
+    call.entry.code = Some(problem.code().to_owned());
+    call.entry.outcome = Outcome::Refused;
+    write_seldom(app, call).await;
+    problem.into_response()
+}
+
+/// Refuses a call of a route that is written down when something is changed, and writes that down.
+pub(crate) async fn refused(app: &App, action: &str, parts: &Parts, refused: Refused) -> Response {
+    let call = Call { entry: entry(action, parts), uri: parts.uri.clone(), heard: Heard::default() };
+    refuse(app, call, refused).await
 }
 
 fn judge(answered: &std::thread::Result<Response>) -> (Outcome, Option<String>) {

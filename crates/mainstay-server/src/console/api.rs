@@ -116,6 +116,19 @@ pub(super) fn path(parts: &[&str]) -> String {
     parts.iter().fold(String::new(), |path, part| path + "/" + &escaped(part))
 }
 
+/// A path about an id of a tenant, or of none. Ids are unique within a tenant.
+pub(super) fn with_tenant(path: String, tenant: Option<&str>) -> String {
+    match tenant {
+        Some(tenant) => format!("{path}?tenant={}", escaped(tenant)),
+        None => path,
+    }
+}
+
+/// The tenant of something that the API shows.
+pub(super) fn tenant_of(shown: &Value) -> Option<&str> {
+    shown.get("tenantId").and_then(Value::as_str)
+}
+
 /// A part of a path, escaped.
 fn escaped(part: &str) -> String {
     let escaped: String = form_urlencoded::byte_serialize(part.as_bytes()).collect();

@@ -25,6 +25,9 @@ use tokio::time::timeout;
 /// What somebody is called in the audit who comes from elsewhere, or is not logged in.
 const STRANGER: &str = "ANY /console";
 
+/// Path of the stream that open pages follow.
+const LIVE: &str = "/console/live";
+
 /// The cookie of a session.
 pub(super) const COOKIE_NAME: &str = "mainstay_console";
 
@@ -150,7 +153,11 @@ pub(super) async fn known(State(console): State<Console>, request: Request, next
 
 async fn session(console: &Console, parts: &Parts) -> Answer<Option<(Session, crate::Principal)>> {
     let Some(secret) = cookie(&parts.headers, COOKIE_NAME) else { return Ok(None) };
-    let Some(token) = Sessions::new(&console.app).token(secret).await? else { return Ok(None) };
+    let sessions = Sessions::new(&console.app);
+    // A page that is left open follows by itself, which is no use of its reader.
+    let is_followed = parts.uri.path().starts_with(LIVE);
+    let token = if is_followed { sessions.token(secret).await? } else { sessions.used(secret).await? };
+    let Some(token) = token else { return Ok(None) };
     let Some(principal) = console.app.tokens().principal(&token).await? else { return Ok(None) };
     let session = Session { secret: secret.to_owned(), csrf: csrf(secret) };
     Ok(Some((session, principal)))

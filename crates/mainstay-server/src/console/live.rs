@@ -3,6 +3,7 @@
 use super::api::Fault;
 use super::visit::Visit;
 use super::{Sessions, views};
+use crate::app::RoomToFollow;
 use crate::lately::Followed;
 use crate::{Answer, Shutdown};
 use axum::body::{Body, Bytes};
@@ -12,7 +13,6 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// How often a view is drawn anew.
 const EVERY: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const SELDOM: Duration = Duration::from_secs(10);
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 struct Following {
-    _room: OwnedSemaphorePermit,
+    _room: RoomToFollow,
     visit: Visit,
     shutdown: Shutdown,
     last: String,
@@ -37,7 +37,7 @@ struct Following {
 
 /// Follows a view.
 pub(super) async fn follow(mut visit: Visit) -> Answer<Response> {
-    let room = visit.app.room_to_follow()?;
+    let room = visit.app.room_to_follow(&visit.principal)?;
     visit.api.followed = Followed(true);
     let shutdown = visit.app.shutdown().clone();
     // What the page was loaded with is fresh.

@@ -1,9 +1,8 @@
 //! How one comes in, with a token or with a link that can be used once, and out again.
 
 use super::door::{COOKIE_NAME, Way};
-use super::sessions::SESSION_MS;
-use super::visit::{Asked, Visit};
-use super::{Console, LOGIN, ROOT, Sessions, page};
+use super::visit::{Asked, LoginForm, Visit};
+use super::{Console, LOGIN, ROOT, Sessions, page, sign_out};
 use crate::{Answer, audit, error};
 use axum::extract::{RawQuery, State};
 use axum::http::header::SET_COOKIE;
@@ -42,11 +41,15 @@ pub(super) async fn form(
         return Ok(ask(StatusCode::UNAUTHORIZED, &to, Some(why)));
     };
     audit::note(&console.app, BY_LINK, Some(principal), None).await;
-    Ok(come_in(&way, secret, &to))
+    Ok(come_in(&console, &way, secret, &to))
 }
 
 /// Lets the holder of a token in.
-pub(super) async fn enter(State(console): State<Console>, way: Way, asked: Asked) -> Answer<Response> {
+pub(super) async fn enter(
+    State(console): State<Console>,
+    way: Way,
+    LoginForm(asked): LoginForm,
+) -> Answer<Response> {
     let to = destination(asked.get("to"));
     let presented = asked.get("token").unwrap_or_default();
     let Some(principal) = console.app.tokens().authenticate(presented).await? else {
@@ -54,12 +57,19 @@ pub(super) async fn enter(State(console): State<Console>, way: Way, asked: Asked
         audit::note(&console.app, BY_TOKEN, None, Some(&error::UNAUTHENTICATED)).await;
         return Ok(ask(StatusCode::UNAUTHORIZED, &to, Some("The token is unknown, revoked or expired.")));
     };
+    if principal.role.is_scoped() {
+        console.app.figures().refused.increment();
+        audit::note(&console.app, BY_TOKEN, Some(&principal), Some(&error::UNAUTHORIZED)).await;
+        let why =
+            "The token is one of a program. The console needs that of a reader, an operator or an admin.";
+        return Ok(ask(StatusCode::FORBIDDEN, &to, Some(why)));
+    }
     let secret = Sessions::new(&console.app).begin(principal.name()).await?;
     audit::note(&console.app, BY_TOKEN, Some(&principal), None).await;
-    Ok(come_in(&way, &secret, &to))
+    Ok(come_in(&console, &way, &secret, &to))
 }
 
-/// Ends the session.
+/// Ends the session, or every session of its token.
 pub(super) async fn leave(
     State(console): State<Console>,
     visit: Visit,
@@ -67,22 +77,25 @@ pub(super) async fn leave(
     asked: Asked,
 ) -> Answer<Response> {
     super::act::check(&visit, &asked).await?;
-    Sessions::new(&console.app).end(&visit.session.secret).await?;
+    match (asked.get("everywhere"), &visit.principal.token) {
+        (Some(_), Some(token)) => drop(sign_out(console.app.store(), Some(token.clone())).await?),
+        _ => Sessions::new(&console.app).end(&visit.session.secret).await?,
+    }
     audit::note(&console.app, LEFT, Some(&visit.principal), None).await;
     let mut answer = Redirect::to(LOGIN).into_response();
     set_cookie(&way, &mut answer, "", 0);
     Ok(answer)
 }
 
-fn come_in(way: &Way, secret: &str, to: &str) -> Response {
+fn come_in(console: &Console, way: &Way, secret: &str, to: &str) -> Response {
     let mut answer = Redirect::to(to).into_response();
-    set_cookie(way, &mut answer, secret, SESSION_MS / 1_000);
+    set_cookie(way, &mut answer, secret, console.app.options().session_life.as_secs());
     answer
 }
 
 /// A link to a page of the console from elsewhere should find its reader logged in: hence Lax. What changes something is
 /// no link.
-fn set_cookie(way: &Way, answer: &mut Response, value: &str, seconds: i64) {
+fn set_cookie(way: &Way, answer: &mut Response, value: &str, seconds: u64) {
     let secure = if way.is_secret { "; Secure" } else { "" };
     let cookie =
         format!("{COOKIE_NAME}={value}; Path={ROOT}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");

@@ -24,6 +24,7 @@ mod views;
 mod visit;
 
 pub(crate) use past::{Past, remember};
+pub use sessions::sign_out;
 pub(crate) use sessions::{COMPONENT, Sessions};
 
 use crate::app::App;

@@ -63,7 +63,10 @@ pub(super) fn whole(visit: &Visit, drawn: Result<Sheet, Fault>) -> Response {
                 input type="search" name="id" placeholder="Find by correlation, event or work id" aria-label="Find by id" accesskey="s";
             }
             span.who title=(format!("token {}", visit.principal.name())) { (visit.principal.role.name()) @if let Some(tenant) = &visit.principal.tenant { " of " (tenant) } }
-            (post(visit, "/console/logout", html! { button.quiet type="submit" { "Log out" } }))
+            (post(visit, "/console/logout", html! {
+                button.quiet type="submit" { "Log out" }
+                button.quiet type="submit" name="everywhere" value="1" title="Ends every session of your token" { "Sign out everywhere" }
+            }))
         }
         nav.places aria-label="Views" {
             @for (path, name, key) in PLACES.into_iter().filter(|(path, ..)| is_open(visit, path)) {
@@ -126,7 +129,7 @@ fn notice(told: &str) -> Markup {
 /// Why something is not shown.
 pub(super) fn fault(fault: &Fault) -> Markup {
     html! {
-        p.notice.bad role="alert" { (fault.detail) " " code title={ "see docs/errors/" (fault.code) ".md" } { (fault.code) } }
+        p.notice.bad role="alert" { (fault.detail) " " a href={ "/docs/errors/" (fault.code) } { code { (fault.code) } } }
     }
 }
 

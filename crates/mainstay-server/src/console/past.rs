@@ -100,7 +100,7 @@ impl Moment {
         Self {
             lag: read.projections.iter().map(|one| one.lag).max().unwrap_or(0),
             waiting: read.pools.iter().map(|pool| pool.depth.pending).sum(),
-            // What lies aside is not in the inbox, whose letters the tile counts.
+            // Quarantined events are among them, and have a tile of their own.
             letters: read.letters.iter().map(|(_, count)| count).sum(),
             aside: read.aside.iter().map(|one| one.quarantined).sum(),
             ..Self::default()
@@ -112,6 +112,7 @@ impl Moment {
 mod tests {
     use super::*;
     use mainstay_flows::projections::Aside;
+    use mainstay_work::inbox::Kind;
     use std::time::Instant;
 
     #[test]
@@ -127,19 +128,19 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_those_of_the_inbox_and_what_lies_aside_is_counted_apart() {
+    fn letters_are_those_of_the_inbox_and_quarantined_events_are_counted_once_more() {
         let aside = Aside { projection: "orders".to_owned(), letters: 1, quarantined: 3 };
         let read = Collected {
             at: Instant::now(),
             projections: Vec::new(),
             aside: vec![aside],
             pools: Vec::new(),
-            letters: vec![("projection".to_owned(), 1), ("work".to_owned(), 1)],
+            letters: vec![(Kind::Projection, 1), (Kind::QuarantinedEvent, 3), (Kind::Work, 1)],
             intents: Default::default(),
             replays: Vec::new(),
         };
         let moment = Moment::of(&read);
-        assert_eq!((moment.letters, moment.aside), (2, 3));
+        assert_eq!((moment.letters, moment.aside), (5, 3));
     }
 
     #[tokio::test]

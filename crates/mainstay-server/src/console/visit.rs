@@ -106,13 +106,34 @@ impl FromRequest<Console> for Asked {
     async fn from_request(request: Request, console: &Console) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let bytes = body::read(body, &parts.extensions, console.app.options()).await?;
-        let text = String::from_utf8(bytes);
-        text.map(|text| Self::parse(&text))
-            .map_err(|_| Problem::new(&error::BODY_INVALID, "The form is not UTF-8."))
+        Self::parse_form(bytes)
+    }
+}
+
+/// Form of the login. It is short, because callers without a token send it.
+pub(super) struct LoginForm(pub(super) Asked);
+
+/// Most bytes of the form of the login: a token and the address of a page.
+const MAX_LOGIN_BYTES: usize = 8 << 10;
+
+impl FromRequest<Console> for LoginForm {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Problem> {
+        let options = console.app.options();
+        let most = options.max_body_bytes.min(MAX_LOGIN_BYTES);
+        let bytes = body::read_at_most(most, request.into_body(), options).await?;
+        Asked::parse_form(bytes).map(Self)
     }
 }
 
 impl Asked {
+    fn parse_form(bytes: Vec<u8>) -> Result<Self, Problem> {
+        let text = String::from_utf8(bytes);
+        text.map(|text| Self::parse(&text))
+            .map_err(|_| Problem::new(&error::BODY_INVALID, "The form is not UTF-8."))
+    }
+
     pub(super) fn parse(query: &str) -> Self {
         let pairs = form_urlencoded::parse(query.as_bytes()).into_owned();
         Self(

@@ -8,9 +8,14 @@ use axum::http::Extensions;
 use http_body_util::BodyExt;
 
 /// The whole body, if it is small enough and arrives in time.
-pub(crate) async fn read(mut body: Body, extensions: &Extensions, options: &Options) -> Answer<Vec<u8>> {
+pub(crate) async fn read(body: Body, extensions: &Extensions, options: &Options) -> Answer<Vec<u8>> {
     let is_batch = extensions.get::<Rule>().is_some_and(|rule| rule.is_batch);
     let most = options.max_body_bytes.saturating_mul(if is_batch { BATCH_FACTOR } else { 1 });
+    read_at_most(most, body, options).await
+}
+
+/// The whole body, if it has at most so many bytes and arrives in time.
+pub(crate) async fn read_at_most(most: usize, mut body: Body, options: &Options) -> Answer<Vec<u8>> {
     // What the client announces is enough to refuse it; then it need not be read at all.
     if body.size_hint().lower() > most as u64 {
         return Err(too_large(most));

@@ -7,12 +7,13 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use mainstay_core::json;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_ignored::Path;
 
-/// How deep a body may nest. Whoever reads a payload later must be able to, with a parser that recurses.
-pub const MAX_DEPTH: usize = 64;
+/// Deepest nesting of a body.
+pub const MAX_DEPTH: usize = json::MAX_DEPTH;
 
 /// A body of JSON, taken or answered.
 ///
@@ -55,22 +56,23 @@ fn check_media_type(headers: &HeaderMap) -> Answer<()> {
     Err(Problem::new(&error::MEDIA_TYPE_UNSUPPORTED, format!("The Content-Type says {found}.")))
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
-    if is_too_deep(bytes) {
-        let detail = format!("The body nests deeper than {MAX_DEPTH}.");
-        return Err(Problem::new(&error::BODY_INVALID, detail).with("maxDepth", MAX_DEPTH));
-    }
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+    // A payload that is kept as text is parsed by its readers only. NUL is refused where each field is checked, by name.
+    json::check_readable(bytes, MAX_DEPTH).map_err(|found| {
+        let problem = Problem::new(&error::BODY_INVALID, format!("The body {found}."));
+        if matches!(found, json::Error::TooDeep(_)) { problem.with("maxDepth", MAX_DEPTH) } else { problem }
+    })?;
     let mut unknown = None;
-    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let mut text = serde_json::Deserializer::from_slice(bytes);
     let mut note = |path: Path<'_>| {
         unknown.get_or_insert_with(|| written(&path));
     };
-    let parsed = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(&mut json, &mut note));
+    let parsed = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(&mut text, &mut note));
     let value = parsed.map_err(|error| {
         let message = error.inner().to_string();
         invalid(field::name(error.path(), &message), &message)
     })?;
-    json.end().map_err(|error| invalid(None, &error.to_string()))?;
+    text.end().map_err(|error| invalid(None, &error.to_string()))?;
     match unknown {
         Some(field) => Err(Problem::invalid_field(&field, "is not known")),
         None => Ok(value),
@@ -97,26 +99,6 @@ fn written(path: &Path<'_>) -> String {
             written(parent)
         }
     }
-}
-
-/// Looked for in the text, because a payload that is kept as text is never parsed.
-fn is_too_deep(bytes: &[u8]) -> bool {
-    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
-    for byte in bytes {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_text => is_escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > MAX_DEPTH {
-            return true;
-        }
-    }
-    false
 }
 
 #[cfg(test)]
@@ -177,7 +159,7 @@ mod tests {
             (r#"{}"#, "events"),
         ] {
             let refused = refused(text);
-            assert!(refused.contains(&format!("\"field\": String({field:?})")), "{text}: {refused}");
+            assert!(refused.contains(&format!("field: Some({field:?})")), "{text}: {refused}");
         }
         for text in ["", "[", "null", "{\"events\":[]} x", "{\"events\":[]", "\u{feff}{}"] {
             assert!(refused(text).contains("BODY_INVALID"), "{text}");
@@ -185,12 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_counted_outside_of_texts() {
+    fn what_a_reader_cannot_take_is_refused_also_where_it_is_kept_as_text() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(!is_too_deep(nested(MAX_DEPTH).as_bytes()) && is_too_deep(nested(MAX_DEPTH + 1).as_bytes()));
-        let text = format!("\"\\\"{}\"", nested(100));
-        assert!(!is_too_deep(text.as_bytes()), "brackets in a text");
-        let raw = format!(r#"{{"events":[{{"type":"A","data":{}}}]}}"#, nested(MAX_DEPTH));
-        assert!(refused(&raw).contains("nests deeper"), "a payload that nobody parses counts too");
+        for (data, said) in [
+            (nested(MAX_DEPTH), "nested deeper than 64"),
+            (nested(30_000), "nested deeper than 64"),
+            ("1e999".to_owned(), "no double"),
+            (r#""\ud800""#.to_owned(), "surrogate"),
+        ] {
+            let raw = format!(r#"{{"events":[{{"type":"A","data":{data}}}]}}"#);
+            assert!(refused(&raw).contains(said), "{said}");
+        }
+        let raw = format!(r#"{{"events":[{{"type":"A","data":{}}}]}}"#, nested(MAX_DEPTH - 3));
+        assert!(parse::<Batch>(raw.as_bytes()).is_ok());
     }
 }

@@ -4,15 +4,18 @@
 //! - [`Query`]: the parameters; unknown ones are refused, a key given several times is a list
 //! - [`Path`]: the parts of the path
 //! - [`Trace`]: the span of the request
+//! - `Whose`: the tenant of an id
 
 pub(crate) mod body;
 mod field;
-mod json;
+pub(crate) mod json;
 mod path;
-mod query;
+pub(crate) mod query;
 mod trace;
+mod whose;
 
 pub use json::{Json, MAX_DEPTH};
 pub use path::Path;
 pub use query::Query;
 pub use trace::Trace;
+pub(crate) use whose::{OfTenant, Whose};

@@ -38,7 +38,7 @@ fn problem(rejection: &PathRejection) -> Problem {
     match error.kind() {
         ErrorKind::ParseErrorAtKey { key, .. }
         | ErrorKind::InvalidUtf8InPathParam { key }
-        | ErrorKind::DeserializeError { key, .. } => problem.with("field", key.clone()),
+        | ErrorKind::DeserializeError { key, .. } => problem.of_field(key.clone()),
         _ => problem,
     }
 }

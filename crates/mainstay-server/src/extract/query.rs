@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
+use std::collections::HashMap;
 
 /// The parameters of the query.
 ///
@@ -27,9 +28,16 @@ where
     }
 }
 
-fn parse<T: DeserializeOwned>(query: &str) -> Answer<T> {
-    let mut keys: Vec<(String, Values)> = Vec::new();
-    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+/// Most parameters of a query, each value of a list counted. A read by types and tags names at most a few hundred.
+const MAX_PARAMETERS: usize = 1_000;
+
+pub(crate) fn parse<T: DeserializeOwned>(query: &str) -> Answer<T> {
+    let (mut keys, mut places) = (Vec::<(String, Values)>::new(), HashMap::<String, usize>::new());
+    for (number, (key, value)) in form_urlencoded::parse(query.as_bytes()).enumerate() {
+        if number == MAX_PARAMETERS {
+            let detail = format!("The query has more than {MAX_PARAMETERS} parameters.");
+            return Err(Problem::new(&error::QUERY_INVALID, detail));
+        }
         if key.contains(char::REPLACEMENT_CHARACTER) || value.contains(char::REPLACEMENT_CHARACTER) {
             return Err(Problem::invalid_parameter(&key, "is not UTF-8"));
         }
@@ -37,9 +45,12 @@ fn parse<T: DeserializeOwned>(query: &str) -> Answer<T> {
         if value.contains('\0') {
             return Err(Problem::invalid_parameter(&key, "has a NUL character"));
         }
-        match keys.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, values)) => values.0.push(value.into_owned()),
-            None => keys.push((key.into_owned(), Values(vec![value.into_owned()]))),
+        match places.get(&*key) {
+            Some(place) => keys[*place].1.0.push(value.into_owned()),
+            None => {
+                places.insert(key.to_string(), keys.len());
+                keys.push((key.into_owned(), Values(vec![value.into_owned()])));
+            }
         }
     }
     let parameters = MapDeserializer::new(keys.into_iter());
@@ -189,6 +200,17 @@ mod tests {
     }
 
     #[test]
+    fn a_query_has_a_bounded_number_of_parameters() {
+        let types = |count: usize| vec!["type=A"; count].join("&");
+        assert_eq!(parse::<Page>(&types(MAX_PARAMETERS)).unwrap().types.len(), MAX_PARAMETERS);
+        let keys: Vec<String> = (0..=MAX_PARAMETERS).map(|number| format!("{number}=")).collect();
+        for many in [types(MAX_PARAMETERS + 1), keys.join("&"), "&a".repeat(100_000)] {
+            let problem = format!("{:?}", parse::<Page>(&many).unwrap_err());
+            assert!(problem.contains("more than 1000 parameters"), "{problem}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (query, field, said) in [
             ("after=-1", "after", "must be a number from 0 to 18446744073709551615, not \\\"-1\\\""),
@@ -205,7 +227,7 @@ mod tests {
             ("correlationId=%ff", "correlationId", "is not UTF-8"),
         ] {
             let problem = format!("{:?}", parse::<Page>(query).unwrap_err());
-            assert!(problem.contains(&format!("\"field\": String(\"{field}\")")), "{query}: {problem}");
+            assert!(problem.contains(&format!("field: Some(\"{field}\")")), "{query}: {problem}");
             assert!(problem.contains(said), "{query}: {problem}");
         }
         #[derive(Debug, Deserialize)]
@@ -213,6 +235,6 @@ mod tests {
             #[serde(rename = "id")]
             _id: String,
         }
-        assert!(format!("{:?}", parse::<Needs>("").unwrap_err()).contains("\"field\": String(\"id\")"));
+        assert!(format!("{:?}", parse::<Needs>("").unwrap_err()).contains("field: Some(\"id\")"));
     }
 }

@@ -1,20 +1,26 @@
 //! One connection, from the first byte to the last.
 
 use super::impatient::Impatient;
+use super::places::Place;
+use super::tls::Certificate;
+use crate::access::reserve::Reserved;
 use crate::app::App;
 use crate::observe::MAX_HEADER_BYTES;
 use axum::Router;
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::header::STRICT_TRANSPORT_SECURITY;
+use axum::http::{HeaderValue, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mainstay_guards::http::Peer;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 /// Many more headers than any client sends; each costs memory before the size is known.
@@ -27,40 +33,76 @@ const MAX_BUFFER_BYTES: usize = 4 * MAX_HEADER_BYTES;
 pub(crate) struct Service {
     pub(crate) app: App,
     pub(crate) router: Router,
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Arc<Certificate>>,
 }
+
+/// Longest time in which a connection of the reserve sends its request: its place is scarce.
+const RESERVED_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Browsers that have seen this keep to TLS for a year.
+const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 impl Service {
     /// Serves a connection until its end. Whatever goes wrong with it is its client's matter.
-    pub(crate) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+    pub(crate) async fn serve(self, stream: TcpStream, peer: SocketAddr, place: Place) {
+        let place = Arc::new(place);
+        tokio::select! {
+            () = self.begin(stream, peer, place.clone()) => {}
+            () = place.evicted() => tracing::debug!(%peer, "a reserved place was given to another connection"),
+        }
+    }
+
+    fn header_timeout(&self, place: &Place) -> Duration {
+        let usual = self.app.options().header_timeout;
+        if place.is_reserved() { usual.min(RESERVED_HEADER_TIMEOUT) } else { usual }
+    }
+
+    async fn begin(self, stream: TcpStream, peer: SocketAddr, place: Arc<Place>) {
         let _open = Open::new(self.app.clone());
         // Answers are written at once; waiting for more would only delay small ones.
         let _ = stream.set_nodelay(true);
         let stream = Impatient::new(stream, self.app.options().body_timeout);
-        let Some(tls) = self.tls.clone() else { return self.speak(stream, peer).await };
-        let limit = self.app.options().header_timeout;
+        let Some(tls) = self.tls.clone() else { return self.speak(stream, peer, place).await };
+        let limit = self.header_timeout(&place);
         let shaken = tokio::select! {
-            shaken = tokio::time::timeout(limit, tls.accept(stream)) => shaken,
+            shaken = tokio::time::timeout(limit, tls.acceptor().accept(stream)) => shaken,
             () = self.app.shutdown().requested() => return,
         };
         match shaken {
-            Ok(Ok(stream)) => self.speak(stream, peer).await,
+            Ok(Ok(stream)) => self.speak(stream, peer, place).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS"),
             Err(_) => tracing::debug!(%peer, "TLS took too long"),
         }
     }
 
-    async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: SocketAddr) {
-        let Self { app, router, .. } = self;
+    async fn speak(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: SocketAddr,
+        place: Arc<Place>,
+    ) {
+        let (header_timeout, is_reserved) = (self.header_timeout(&place), place.is_reserved());
+        let Self { app, router, tls } = self;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            place.has_request();
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(Peer(peer.ip()));
-            router.clone().oneshot(request)
+            if is_reserved {
+                request.extensions_mut().insert(Reserved);
+            }
+            let (answer, is_secret) = (router.clone().oneshot(request), tls.is_some());
+            async move {
+                let mut answer = answer.await?;
+                if is_secret {
+                    answer.headers_mut().insert(STRICT_TRANSPORT_SECURITY, HSTS);
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
         let mut connection = pin!(
             http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(app.options().header_timeout)
+                .header_read_timeout(header_timeout)
+                .keep_alive(!is_reserved)
                 .max_headers(MAX_HEADERS)
                 .max_buf_size(MAX_BUFFER_BYTES)
                 .serve_connection(TokioIo::new(stream), service)

@@ -2,19 +2,16 @@
 
 use crate::app::App;
 use crate::health::{SeenProjection, projections};
-use mainstay_flows::delivery::appends::LETTER_KIND;
 use mainstay_flows::delivery::intents::OpenIntents;
 use mainstay_flows::projections::Aside;
 use mainstay_flows::projections::replay::{Progress, ReplayStatus};
-use mainstay_work::{PoolStatus, inbox};
+use mainstay_work::PoolStatus;
+use mainstay_work::inbox::Kind;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// What lies aside is counted up to here: whoever has so much has a problem, and counting all of it would be another.
 pub(crate) const MOST_LETTERS: u32 = 1_000;
-
-/// Kinds of letters that have a figure although there is none.
-const KINDS: [&str; 5] = [inbox::WORK, "onComplete", LETTER_KIND, inbox::PROJECTION, inbox::PUBLICATION];
 
 /// What was read.
 #[derive(Debug)]
@@ -26,7 +23,7 @@ pub(crate) struct Collected {
     pub(crate) aside: Vec<Aside>,
     pub(crate) pools: Vec<PoolStatus>,
     /// Dead letters that nobody has dealt with, by kind.
-    pub(crate) letters: Vec<(String, u64)>,
+    pub(crate) letters: Vec<(Kind, u64)>,
     /// Intents that nobody has ended.
     pub(crate) intents: OpenIntents,
     /// Replays that run or are paused.
@@ -48,10 +45,10 @@ pub(super) async fn collect(app: App) -> Result<Collected, &'static str> {
     })
 }
 
-/// Those of each kind, also of the kinds that every program may have and of which there are none.
-async fn letters(app: &App) -> Result<Vec<(String, u64)>, &'static str> {
+/// Those of each kind. Kinds of the platform have a figure even if there are none.
+async fn letters(app: &App) -> Result<Vec<(Kind, u64)>, &'static str> {
     let counted = app.work().count_letters_by_kind(MOST_LETTERS).await.map_err(|error| error.code())?;
-    let mut all: BTreeMap<String, u64> = KINDS.iter().map(|kind| ((*kind).to_owned(), 0)).collect();
+    let mut all: BTreeMap<Kind, u64> = Kind::ALL.into_iter().map(|kind| (kind, 0)).collect();
     all.extend(counted);
     Ok(all.into_iter().collect())
 }

@@ -4,9 +4,10 @@
 //! a cron would let one of them do so.
 
 use super::collect::collect;
-use super::document::{Report, appended};
+use super::document::{self, appended};
 use crate::app::App;
 use crate::glance::bounded;
+use mainstay_api::MetricsReport;
 use serde::Serialize;
 use std::future::Future;
 use std::time::Duration;
@@ -31,7 +32,7 @@ struct Line<'a> {
     /// Which server tells it.
     node: String,
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a MetricsReport,
 }
 
 /// Remembers what was there before the server, so that the first report tells what has come since.
@@ -66,9 +67,9 @@ fn next(due: i64, now_ms: i64) -> i64 {
 }
 
 /// Writes a line, whether the database answers or not; what it tells.
-async fn emit(app: &App) -> Report {
+async fn emit(app: &App) -> MetricsReport {
     let read = bounded(collect(app.clone())).await;
-    let report = Report::of(app, read.as_ref().map_err(|code| *code));
+    let report = document::report(app, read.as_ref().map_err(|code| *code));
     let node = app.address().to_string();
     let line = Line { level: "REPORT", kind: "METRICS", job: EMIT_JOB, node, report: &report };
     let line = serde_json::to_string(&line).expect("texts and finite numbers");

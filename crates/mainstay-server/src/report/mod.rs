@@ -11,13 +11,13 @@ mod emit;
 mod rates;
 
 pub(crate) use collect::{Collected, MOST_LETTERS};
-pub(crate) use document::Report;
 pub use emit::{EMIT_JOB, REPORT_TARGET};
 pub(crate) use emit::{begin, emit_every_minute};
 pub(crate) use rates::Rates;
 
 use crate::app::App;
 use crate::glance::{Glance, Look, bounded};
+use mainstay_api::MetricsReport;
 use std::time::Duration;
 
 /// How long `/metrics` waits for the database when it knows something older.
@@ -37,6 +37,6 @@ pub(crate) async fn lately(app: &App) -> Look<Collected> {
 }
 
 /// Figures of the whole system, as they are now.
-pub(crate) async fn report(app: &App) -> Result<Report, &'static str> {
-    Ok(Report::of(app, Ok(&bounded(collect::collect(app.clone())).await?)))
+pub(crate) async fn report(app: &App) -> Result<MetricsReport, &'static str> {
+    Ok(document::report(app, Ok(&bounded(collect::collect(app.clone())).await?)))
 }

@@ -1,12 +1,14 @@
 //! `/health/live`, `/health/ready`, `/health`, and the short names that probes know.
 
+use crate::access::Visitor;
 use crate::app::App;
 use crate::health::{self, readiness, system, without_details};
 use crate::{Answer, Json, Permission, Principal, Query, Routes};
 use axum::extract::State;
 use axum::http::StatusCode;
-use mainstay_core::health::{ComponentHealth, Status, SystemHealth};
+use mainstay_core::health::{Status, SystemHealth};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -36,10 +38,18 @@ struct Ready {
     status: Status,
     /// When that was seen, in milliseconds since the epoch.
     timestamp: i64,
-    /// How its parts are, by name.
+    /// Status of each component, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<BTreeMap<String, schema::ComponentHealth>>)]
-    components: Option<BTreeMap<String, ComponentHealth>>,
+    #[schema(value_type = Option<BTreeMap<String, schema::HealthStatus>>)]
+    components: Option<BTreeMap<String, Status>>,
+    /// Code of the reason why the store does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    error: Option<&'static str>,
+    /// Figures of each projection and pool, by name. For a token without a tenant, and on loopback while no token exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
+    details: Option<Map<String, Value>>,
 }
 
 /// The shapes of `mainstay_core::health`, for the description.
@@ -112,8 +122,8 @@ async fn livez(app: State<App>) -> Json<Alive> {
 /// Whether the server can take work: its store answers, and neither projections nor pools are behind
 #[utoipa::path(get, path = "/health/ready", tag = "health",
     responses((status = 200, body = Ready), (status = 503, body = Ready)))]
-async fn ready(State(app): State<App>) -> Answer<(StatusCode, Json<Ready>)> {
-    Ok(gate(&app, true).await)
+async fn ready(State(app): State<App>, Visitor(visitor): Visitor) -> Answer<(StatusCode, Json<Ready>)> {
+    Ok(gate(&app, true, visitor.as_ref()).await)
 }
 
 /// Whether the server can take work: its store answers, and neither projections nor pools are behind
@@ -122,8 +132,9 @@ async fn ready(State(app): State<App>) -> Answer<(StatusCode, Json<Ready>)> {
 async fn readyz(
     State(app): State<App>,
     Query(Verbosity { verbose }): Query<Verbosity>,
+    Visitor(visitor): Visitor,
 ) -> Answer<(StatusCode, Json<Ready>)> {
-    Ok(gate(&app, verbose).await)
+    Ok(gate(&app, verbose, visitor.as_ref()).await)
 }
 
 /// How everything is, in grades, and what can be done about it
@@ -138,11 +149,17 @@ async fn health(State(app): State<App>, principal: Principal) -> Answer<(StatusC
     Ok((code(system.status == Status::Unhealthy), Json(system)))
 }
 
-async fn gate(app: &App, is_verbose: bool) -> (StatusCode, Json<Ready>) {
+async fn gate(app: &App, is_verbose: bool, visitor: Option<&Principal>) -> (StatusCode, Json<Ready>) {
     let look = health::now(app).await;
     let gate = readiness(&look, &app.options().health, app.store().clock().now_ms());
-    let components = is_verbose.then_some(gate.components);
-    let ready = Ready { status: gate.status, timestamp: gate.timestamp, components };
+    let is_told = is_verbose && visitor.is_some_and(|visitor| visitor.tenant.is_none());
+    let ready = Ready {
+        status: gate.status,
+        timestamp: gate.timestamp,
+        components: is_verbose.then_some(gate.components),
+        error: gate.error.filter(|_| is_verbose),
+        details: is_told.then_some(gate.details),
+    };
     (code(gate.status != Status::Healthy), Json(ready))
 }
 

@@ -2,11 +2,12 @@
 
 use crate::app::App;
 use crate::metrics::Table;
-use crate::report::{self, Collected, Report};
+use crate::report::{self, Collected};
 use crate::{Answer, Json, Permission, Principal, Problem, Routes, metrics};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use mainstay_api::MetricsReport;
 use mainstay_flows::projections::replay::ReplayStatus;
 use mainstay_guards::circuits;
 use mainstay_work::PoolStatus;
@@ -33,8 +34,8 @@ async fn all(State(app): State<App>, principal: Principal) -> Answer<impl IntoRe
 
 /// Figures of the whole system, and of this server
 #[utoipa::path(get, path = "/admin/metrics", operation_id = "getMetrics", tag = "operate",
-    responses((status = 200, body = Report)))]
-async fn document(State(app): State<App>, principal: Principal) -> Answer<Json<Report>> {
+    responses((status = 200, body = MetricsReport)))]
+async fn document(State(app): State<App>, principal: Principal) -> Answer<Json<MetricsReport>> {
     principal.unconfined(WHOSE)?;
     let report = report::report(&app).await;
     report.map(Json).map_err(|code| {
@@ -53,12 +54,12 @@ fn write_circuits(text: &mut String, mut states: Vec<(String, circuits::State)>)
     let rows = states.into_iter().map(|(name, state)| {
         let told = match state {
             circuits::State::Closed => 0.0,
-            circuits::State::HalfOpen => 1.0,
-            circuits::State::Open => 2.0,
+            circuits::State::Open => 1.0,
+            circuits::State::HalfOpen => 2.0,
         };
         (name, told)
     });
-    let meaning = "Where a circuit is: 0 closed, 1 half open, 2 open.";
+    let meaning = "State of a circuit: 0 closed, 1 open, 2 half open.";
     metrics::labelled(text, &gauge("circuits_state", meaning, "circuit"), rows);
 }
 
@@ -95,11 +96,8 @@ fn write_projections(text: &mut String, read: Option<&Collected>) {
 }
 
 fn write_letters(text: &mut String, read: Option<&Collected>) {
-    let rows = read.map(|read| {
-        let quarantined = read.aside.iter().fold(0, |sum: u64, one| one.quarantined.saturating_add(sum));
-        read.letters.iter().cloned().chain([("poison".to_owned(), quarantined)])
-    });
-    let rows = rows.into_iter().flatten().map(|(kind, count)| (kind, count as f64));
+    let rows = read.into_iter().flat_map(|read| &read.letters);
+    let rows = rows.map(|(kind, count)| (kind.to_string(), *count as f64));
     let meaning = "Dead letters that nobody has dealt with, counted up to 1000 of each kind.";
     metrics::labelled(text, &gauge("dead_letters_pending", meaning, "kind"), rows);
 }

@@ -3,6 +3,7 @@
 //! - `audit`: who did what
 //! - `config`: how this process was started
 //! - `dead_letters`: everything that failed for good
+//! - `errors`: a page for every error code
 //! - `events`: the log
 //! - `flows`: commands
 //! - `guards`: rate limits and circuits
@@ -20,6 +21,7 @@
 mod audit;
 mod config;
 mod dead_letters;
+mod errors;
 mod events;
 mod flows;
 mod guards;
@@ -30,9 +32,10 @@ mod system;
 mod tokens;
 mod work;
 
-pub(crate) use work::{LOOKED_AT, work_at};
+pub(crate) use flows::failure_cursor;
+pub(crate) use work::{LOOKED_AT, item_cursor, work_at};
 
-pub use tokens::{Created, NewToken, TokenList};
+pub use tokens::{Created, NewToken, RotateToken, Rotated, SignedOut, TokenList};
 
 use crate::{Answer, Problem, Routes};
 
@@ -41,6 +44,7 @@ pub(crate) fn all() -> Routes {
     audit::routes()
         .and(config::routes())
         .and(dead_letters::routes())
+        .and(errors::routes())
         .and(events::routes())
         .and(flows::routes())
         .and(guards::routes())

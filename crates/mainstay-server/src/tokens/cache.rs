@@ -1,9 +1,9 @@
 //! What was looked up a moment ago, so that a busy client does not cost a read per request.
 
-use crate::access::Role;
+use crate::access::{Role, Scope};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A third of the second within which a revocation must be known everywhere; the rest is for looking and for reading.
@@ -17,6 +17,7 @@ pub(super) struct Known {
     pub(super) hash: String,
     pub(super) role: Role,
     pub(super) tenant: Option<String>,
+    pub(super) scope: Option<Arc<Scope>>,
     pub(super) is_valid: bool,
 }
 
@@ -71,6 +72,12 @@ impl Cache {
         entries.remove(id);
     }
 
+    pub(super) fn forget_all(&self) {
+        let mut entries = lock(&self.entries);
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        entries.clear();
+    }
+
     /// Whether there are tokens, if that is known and fresh.
     pub(super) fn do_exist(&self) -> Option<bool> {
         if self.exist.load(Ordering::SeqCst) {
@@ -102,7 +109,7 @@ mod tests {
     use super::*;
 
     fn known() -> Option<Known> {
-        Some(Known { hash: String::new(), role: Role::Reader, tenant: None, is_valid: true })
+        Some(Known { hash: String::new(), role: Role::Reader, tenant: None, scope: None, is_valid: true })
     }
 
     #[test]

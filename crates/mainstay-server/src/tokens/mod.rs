@@ -3,6 +3,7 @@
 //! - [`new`](New): what a token is made from
 //! - `secret`: the text that its holder keeps; only a hash of it is stored
 //! - `table`: the rows, `mainstay_tokens`; nobody else touches them
+//! - `rotate`: a new secret in place of one that is still used for a while
 //! - `cache`: what was looked up a moment ago
 //!
 //! Times are judged by the database's clock. Rows are never deleted: a store that once had tokens never falls back to
@@ -10,15 +11,18 @@
 
 mod cache;
 mod new;
+mod rotate;
 mod secret;
 mod table;
 
-pub use new::{Invalid, MAX_NAME_BYTES, MAX_TENANT_BYTES, New};
+pub use new::{Invalid, Lives, MAX_NAME_BYTES, MAX_TENANT_BYTES, New, USUAL_LIFE};
+pub use rotate::{Handover, MAX_OVERLAP, Rotation, USUAL_OVERLAP};
 pub use secret::Secret;
 pub(crate) use secret::{hex, without_secrets};
+pub(crate) use table::TooMany;
 pub use table::{After, COMPONENT, Token};
 
-use crate::access::{Principal, Role};
+use crate::access::{Principal, Role, Scope};
 use cache::{Cache, Known};
 use mainstay_store::{Result, Store, Tx};
 use std::sync::Arc;
@@ -52,7 +56,8 @@ impl Tokens {
     /// before anybody made a token. Nobody is told its text, and it closes nothing that was open without it.
     pub(crate) async fn console(&self) -> Result<String> {
         let secret = Secret::generate()?;
-        let new = New::named("console", Role::Admin).map_err(mainstay_store::Error::application)?;
+        let new =
+            New::named("console", Role::Admin).map_err(mainstay_store::Error::application)?.never_expires();
         let stored = (secret.id().to_owned(), secret.hash(), new);
         let found = async |tx: Tx, (id, hash, new): (String, String, New)| {
             table::console(&tx, &id, &hash, &new).await
@@ -66,8 +71,16 @@ impl Tokens {
             Some(known) => known,
             None => self.look_up(id).await?,
         };
-        let known = known.filter(|known| known.is_valid);
-        Ok(known.map(|Known { role, tenant, .. }| Principal { role, tenant, token: Some(id.to_owned()) }))
+        Ok(known.filter(|known| known.is_valid).map(|known| known.principal(id)))
+    }
+
+    /// The token of this id, if there is one and it is one of this tenant.
+    pub async fn get(&self, id: &str, tenant: Option<&str>) -> Result<Option<Token>> {
+        let which = (id.to_owned(), tenant.map(str::to_owned));
+        let read = async |tx: Tx, (id, tenant): (String, Option<String>)| {
+            table::get(&tx, &id, tenant.as_deref()).await
+        };
+        self.store.read_with(which, read).await
     }
 
     /// Every token, oldest first; those of one tenant when it is named.
@@ -97,6 +110,14 @@ impl Tokens {
         revoked
     }
 
+    /// Makes every token worthless that is not worthless yet, and says how many. A store that was restored from a backup must not
+    /// revive tokens that were revoked after the backup.
+    pub async fn revoke_all(&self) -> Result<u64> {
+        let revoked = self.store.transact(async |tx| table::revoke_all(&tx).await).await;
+        self.cache.forget_all();
+        revoked
+    }
+
     /// Whether there is a token, or ever was.
     pub async fn exist(&self) -> Result<bool> {
         if let Some(exist) = self.cache.do_exist() {
@@ -119,12 +140,14 @@ impl Tokens {
         if !known.is_valid {
             return Ok(None);
         }
-        let Known { role, tenant, .. } = known;
-        Ok(Some(Principal { role, tenant, token: Some(secret.id().to_owned()) }))
+        Ok(Some(known.principal(secret.id())))
     }
 
     /// Whether somebody who was let in would be let in now: its token is still valid or, without one, still not needed.
     pub async fn is_still_valid(&self, principal: &Principal) -> Result<bool> {
+        if principal.user.is_some() {
+            return Ok(true);
+        }
         let Some(id) = &principal.token else { return self.exist().await.map(|exist| !exist) };
         Ok(self.principal(id).await?.is_some())
     }
@@ -136,7 +159,9 @@ impl Tokens {
             if found.is_valid() && found.is_use_stale() {
                 self.note_use(id.to_owned());
             }
-            Known { is_valid: found.is_valid(), hash: found.hash, role: found.role, tenant: found.tenant }
+            let is_valid = found.is_valid();
+            let Found { hash, role, tenant, scope, .. } = found;
+            Known { is_valid, hash, role, tenant, scope: scope.map(Arc::new) }
         });
         self.cache.put(id, known.clone(), asked, generation);
         Ok(known)
@@ -154,11 +179,19 @@ impl Tokens {
     }
 }
 
+impl Known {
+    fn principal(self, id: &str) -> Principal {
+        let Self { role, tenant, scope, .. } = self;
+        Principal { role, tenant, token: Some(id.to_owned()), user: None, scope }
+    }
+}
+
 /// What was read of a token to judge it.
 struct Found {
     hash: String,
     role: Role,
     tenant: Option<String>,
+    scope: Option<Scope>,
     expires_at: Option<i64>,
     revoked_at: Option<i64>,
     last_used_at: Option<i64>,

@@ -1,7 +1,7 @@
 //! The table `mainstay_tokens`.
 
 use super::{Found, New};
-use crate::access::Role;
+use crate::access::{Role, Scope};
 use jiff::Timestamp;
 use mainstay_store::migrations::{Component, Script, Step};
 use mainstay_store::{Error, Result, Row, Tx, params};
@@ -10,8 +10,10 @@ use std::fmt;
 use utoipa::ToSchema;
 
 /// The schema of the tokens; a store that a server stands on is opened with it.
-pub static COMPONENT: Component =
-    Component { name: "tokens", steps: &[CREATE_TOKENS, ADD_CONSOLE_ONLY, ORDER_BY_AGE] };
+pub static COMPONENT: Component = Component {
+    name: "tokens",
+    steps: &[CREATE_TOKENS, ADD_CONSOLE_ONLY, ORDER_BY_AGE, ADD_SCOPE, ADD_SUCCESSOR],
+};
 
 const CREATE_TOKENS: Step = Step {
     name: "create_tokens",
@@ -42,17 +44,35 @@ const ORDER_BY_AGE: Step = Step {
     needs: 0,
 };
 
+/// The scope of a worker's or a publisher's token, as JSON. A program of before does not know these roles, and refuses them.
+const ADD_SCOPE: Step = Step {
+    name: "add_scope",
+    script: Script::Both(&["ALTER TABLE mainstay_tokens ADD COLUMN scope TEXT"]),
+    needs: 0,
+};
+
+/// The token that takes the place of one that was rotated.
+const ADD_SUCCESSOR: Step = Step {
+    name: "add_successor",
+    script: Script::Both(&["ALTER TABLE mainstay_tokens ADD COLUMN rotated_to TEXT"]),
+    needs: 0,
+};
+
 /// How exactly the last use is known. Each note is a commit, and nobody asks for seconds.
 pub(super) const USE_NOTED_EVERY_MS: i64 = 60_000;
 
-const INSERT: &str = "INSERT INTO mainstay_tokens (id, hash, name, role, tenant, created_at, expires_at) \
-    VALUES ($1, $2, $3, $4, $5, mainstay_now(), mainstay_now() + CAST($6 AS BIGINT))";
-const SELECT: &str = "SELECT id, name, role, tenant, created_at, expires_at, revoked_at, last_used_at \
-    FROM mainstay_tokens WHERE id = $1";
-const SELECT_PAGE: &str = "SELECT id, name, role, tenant, created_at, expires_at, revoked_at, last_used_at \
-    FROM mainstay_tokens WHERE (created_at, id) > ($1, $2) AND (CAST($3 AS TEXT) IS NULL OR tenant = $3) \
+const INSERT: &str = "INSERT INTO mainstay_tokens (id, hash, name, role, tenant, scope, created_at, expires_at) \
+    VALUES ($1, $2, $3, $4, $5, $6, mainstay_now(), mainstay_now() + CAST($7 AS BIGINT))";
+/// Most tokens that are valid at a time. Revoked and expired tokens do not count.
+const MOST: i64 = 10_000;
+const COUNT: &str = "SELECT count(*) FROM mainstay_tokens \
+    WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > mainstay_now())";
+const SELECT: &str = "SELECT id, name, role, tenant, scope, created_at, expires_at, revoked_at, last_used_at, \
+    rotated_to FROM mainstay_tokens WHERE id = $1";
+const SELECT_PAGE: &str = "SELECT id, name, role, tenant, scope, created_at, expires_at, revoked_at, last_used_at, \
+    rotated_to FROM mainstay_tokens WHERE (created_at, id) > ($1, $2) AND (CAST($3 AS TEXT) IS NULL OR tenant = $3) \
     ORDER BY created_at, id LIMIT $4";
-const SELECT_FOR_JUDGEMENT: &str = "SELECT hash, role, tenant, expires_at, revoked_at, last_used_at, \
+const SELECT_FOR_JUDGEMENT: &str = "SELECT hash, role, tenant, scope, expires_at, revoked_at, last_used_at, \
     mainstay_now() AS now FROM mainstay_tokens WHERE id = $1";
 const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM mainstay_tokens WHERE console_only = 0)";
 const CONFINE: &str = "UPDATE mainstay_tokens SET console_only = 1 WHERE id = $1";
@@ -60,6 +80,7 @@ const SELECT_CONSOLE: &str = "SELECT id FROM mainstay_tokens WHERE console_only 
     ORDER BY created_at, id LIMIT 1";
 const REVOKE: &str =
     "UPDATE mainstay_tokens SET revoked_at = mainstay_now() WHERE id = $1 AND revoked_at IS NULL";
+const REVOKE_ALL: &str = "UPDATE mainstay_tokens SET revoked_at = mainstay_now() WHERE revoked_at IS NULL";
 const NOTE_USE: &str = "UPDATE mainstay_tokens SET last_used_at = mainstay_now() \
     WHERE id = $1 AND (last_used_at IS NULL OR last_used_at <= mainstay_now() - CAST($2 AS BIGINT))";
 
@@ -76,6 +97,9 @@ pub struct Token {
     /// The tenant it is confined to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// The names for which a token of a worker or a publisher may be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
     /// When it was made.
     #[serde(with = "moment")]
     #[schema(value_type = String, format = DateTime)]
@@ -92,6 +116,9 @@ pub struct Token {
     #[serde(default, with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<i64>,
+    /// The token that takes its place, once it was rotated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotated_to: Option<String>,
 }
 
 /// After which token a page begins; the default is before all of them.
@@ -169,9 +196,21 @@ mod moment {
     }
 }
 
+/// There are as many tokens as there may be.
+#[derive(Debug, thiserror::Error)]
+#[error("there are {MOST} valid tokens already")]
+pub(crate) struct TooMany;
+
 pub(super) async fn insert(tx: &Tx, id: &str, hash: &str, new: &New) -> Result<Token> {
-    let New { name, role, tenant, expires_in_ms } = new;
-    let row = params![id, hash, name, role.name(), tenant.clone(), *expires_in_ms];
+    // One after another on all nodes, so that two do not pass the bound together.
+    tx.lock("mainstay.tokens").await?;
+    if tx.query_one(COUNT, &[]).await?.get::<i64>(0)? >= MOST {
+        return Err(Error::application(TooMany));
+    }
+    let New { name, role, tenant, expires_in_ms, scope } = new;
+    let scope = role.is_scoped().then(|| serde_json::to_string(scope)).transpose();
+    let scope = scope.map_err(Error::application)?;
+    let row = params![id, hash, name, role.name(), tenant.clone(), scope, *expires_in_ms];
     tx.execute(INSERT, row).await?;
     token(&tx.query_one(SELECT, params![id]).await?)
 }
@@ -194,13 +233,21 @@ pub(super) async fn list(tx: &Tx, tenant: Option<&str>, after: &After, limit: us
 }
 
 pub(super) async fn revoke(tx: &Tx, id: &str, tenant: Option<&str>) -> Result<Option<Token>> {
-    let is_meant = |token: &Token| tenant.is_none() || token.tenant.as_deref() == tenant;
-    let found = tx.query_optional(SELECT, params![id]).await?.as_ref().map(token).transpose()?;
-    if !found.is_some_and(|found| is_meant(&found)) {
+    if get(tx, id, tenant).await?.is_none() {
         return Ok(None);
     }
     tx.execute(REVOKE, params![id]).await?;
-    token(&tx.query_one(SELECT, params![id]).await?).map(Some)
+    get(tx, id, tenant).await
+}
+
+/// The token of this id, if it is one of this tenant.
+pub(super) async fn get(tx: &Tx, id: &str, tenant: Option<&str>) -> Result<Option<Token>> {
+    let found = tx.query_optional(SELECT, params![id]).await?.as_ref().map(token).transpose()?;
+    Ok(found.filter(|found| tenant.is_none() || found.tenant.as_deref() == tenant))
+}
+
+pub(super) async fn revoke_all(tx: &Tx) -> Result<u64> {
+    tx.execute(REVOKE_ALL, &[]).await
 }
 
 pub(super) async fn exist(tx: &Tx) -> Result<bool> {
@@ -213,6 +260,7 @@ pub(super) async fn find(tx: &Tx, id: &str) -> Result<Option<Found>> {
         hash: row.get("hash")?,
         role: role(&row)?,
         tenant: row.get("tenant")?,
+        scope: scope(&row)?,
         expires_at: row.get("expires_at")?,
         revoked_at: row.get("revoked_at")?,
         last_used_at: row.get("last_used_at")?,
@@ -230,11 +278,20 @@ fn token(row: &Row) -> Result<Token> {
         name: row.get("name")?,
         role: role(row)?,
         tenant: row.get("tenant")?,
+        scope: scope(row)?,
         created_at: row.get("created_at")?,
         expires_at: row.get("expires_at")?,
         revoked_at: row.get("revoked_at")?,
         last_used_at: row.get("last_used_at")?,
+        rotated_to: row.get("rotated_to")?,
     })
+}
+
+/// The scope of a token. A scope that this version cannot read must not become some other scope.
+fn scope(row: &Row) -> Result<Option<Scope>> {
+    let text: Option<&str> = row.get("scope")?;
+    let wrong = |error| Error::Decode { column: "scope".to_owned(), reason: format!("{error}") };
+    text.map(serde_json::from_str).transpose().map_err(wrong)
 }
 
 /// A role that this version does not know must not become some other role.

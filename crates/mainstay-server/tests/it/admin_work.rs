@@ -2,9 +2,7 @@
 
 use crate::client::{Request, get, post};
 use crate::running::{Running, options};
-use mainstay_flows::commands::Commands;
-use mainstay_flows::projections::Registry;
-use mainstay_server::{Role, Rooms, equipped};
+use mainstay_server::{Builder, Role, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_work::{Call, Failure, Functions, NewWork, Pool, RetryPolicy, RunOptions, Work};
 use serde_json::{Value, json};
@@ -25,10 +23,10 @@ impl House {
             .action("note", async |_: Call, what: String| Ok::<_, Failure>(what))
             .action("refuse", async |_: Call, _: Value| Err::<(), _>(Failure::permanent("never")));
         let store = equipped(place.options()).open().await.unwrap();
-        let rooms = Rooms::open_with(&store, Commands::new(), Registry::new(), |_| functions).await.unwrap();
-        let work = rooms.work.clone();
+        let services = Builder::on_store(store.clone()).functions(functions).open().await.unwrap();
+        let work = services.work.clone();
         work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
-        let server = Running::start_with(options(), rooms).await;
+        let server = Running::start_with(options(), services).await;
         let operator = server.token(Role::Operator).await;
         Self { server, work, operator }
     }

@@ -36,7 +36,7 @@ impl Answer {
         );
         let document = self.json();
         assert_eq!((&document["code"], &document["status"]), (&code.into(), &status.into()), "{self:?}");
-        assert_eq!(document["type"], format!("/docs/errors/{code}.md"));
+        assert_eq!(document["type"], format!("/docs/errors/{code}"));
         assert!(document["title"].as_str().unwrap().ends_with('.') && document["detail"].is_string());
         document
     }

@@ -5,12 +5,10 @@ use crate::running::{Running, options};
 use mainstay_events::NewEvent;
 use mainstay_flows::commands::middleware::RateLimit;
 use mainstay_flows::commands::{Commands, Decision, Handling, Rejection};
-use mainstay_flows::projections::Registry;
 use mainstay_guards::limits::{Policy, RateLimitChecker, memory};
 use mainstay_server::tokens::New;
-use mainstay_server::{Role, Rooms, Tokens, equipped};
+use mainstay_server::{Builder, Role, Tokens, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
-use mainstay_work::Functions;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -46,9 +44,8 @@ struct House {
 impl House {
     async fn open(place: &Place) -> Self {
         let store = equipped(place.options()).open().await.unwrap();
-        let rooms =
-            Rooms::open_with(&store, commands(), Registry::new(), |_| Functions::new()).await.unwrap();
-        let server = Running::start_with(options(), rooms).await;
+        let services = Builder::on_store(store.clone()).commands(commands()).open().await.unwrap();
+        let server = Running::start_with(options(), services).await;
         let admin = server.token(Role::Admin).await;
         Self { server, admin }
     }

@@ -6,11 +6,10 @@ use crate::exposition::Exposition;
 use crate::logged;
 use crate::running::{Running, options};
 use mainstay_events::{Append, IdempotencyKey, Log, NewEvent};
-use mainstay_flows::commands::Commands;
 use mainstay_flows::delivery::Retries;
 use mainstay_flows::delivery::outbox::Outbox;
 use mainstay_flows::projections::{Category, Projection, Registry};
-use mainstay_server::{Role, Rooms, equipped};
+use mainstay_server::{Builder, Role, Services, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_work::{Call, Engine, Failure, Functions, NewWork, Pool, RetryPolicy};
 use serde_json::{Value, json};
@@ -26,7 +25,7 @@ const CAUGHT: &str = "chargeCaught";
 
 struct House {
     server: Running,
-    rooms: Rooms,
+    services: Services,
     _engine: Engine,
     admin: Asking,
     is_well: Arc<AtomicBool>,
@@ -54,6 +53,7 @@ impl House {
         });
         let outbox = Outbox::new(
             CAUGHT,
+            ["note"],
             "orders",
             Retries::new(1, 1, 1.0).unwrap(),
             |order: &String| IdempotencyKey::action("note", order),
@@ -63,13 +63,15 @@ impl House {
             .action("send", async |_: Call, _: Value| Err::<(), _>(Failure::permanent("nobody is there")));
         let store = equipped(place.options()).open().await.unwrap();
         let functions = outbox.unwrap().functions(functions, &Log::open(&store).await.unwrap());
-        let models = Registry::new().with(strict);
-        let rooms = Rooms::open_with(&store, Commands::new(), models, |_| functions).await.unwrap();
-        rooms.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
-        let engine = rooms.work.start().await.unwrap();
-        let server = Running::start_with(options(), rooms.clone()).await;
+        let once = RetryPolicy::new(1, 1, 1.0, 1).unwrap();
+        let models = Registry::new().with(strict.retry(once));
+        let services =
+            Builder::on_store(store.clone()).projections(models).functions(functions).open().await.unwrap();
+        services.work.pool(Pool::new("shop").retry(once)).await.unwrap();
+        let engine = services.work.start().await.unwrap();
+        let server = Running::start_with(options(), services.clone()).await;
         let admin = Asking::new(&server, Role::Admin).await;
-        Self { server, rooms, _engine: engine, admin, is_well }
+        Self { server, services, _engine: engine, admin, is_well }
     }
 
     /// Letters of so many charges.
@@ -77,8 +79,8 @@ impl House {
         let items = (0..count).map(|number| {
             NewWork::new("shop", "charge", &number.to_string()).unwrap().correlated(format!("corr-{number}"))
         });
-        for enqueued in self.rooms.work.enqueue_all(items.collect()).await.unwrap() {
-            self.rooms.work.wait_for(&enqueued.work_id, PATIENCE).await.unwrap();
+        for enqueued in self.services.work.enqueue_all(items.collect()).await.unwrap() {
+            self.services.work.wait_for(&enqueued.work_id, PATIENCE).await.unwrap();
         }
     }
 }
@@ -120,6 +122,16 @@ fn letters_are_listed_counted_grouped_and_looked_at() {
             .get(&format!("/admin/dead-letters?group={group}&failedSince=1&failedBefore=9999999999999"))
             .await;
         assert_eq!(grouped["letters"].as_array().unwrap().len(), 3);
+        for (pool, expected) in [("shop", 3), ("other", 0)] {
+            let of_pool = house.admin.get(&format!("/admin/dead-letters?pool={pool}")).await;
+            assert_eq!(of_pool["letters"].as_array().unwrap().len(), expected);
+            let counted = house.admin.get(&format!("/admin/dead-letters/stats?pool={pool}")).await;
+            assert_eq!(counted["total"], expected);
+            let grouped = house.admin.get(&format!("/admin/dead-letters/groups?pool={pool}")).await;
+            assert_eq!(grouped["groups"].as_array().unwrap().len(), expected.min(1));
+            let wanted = json!({ "action": "retry", "filter": { "pool": pool } });
+            assert_eq!(house.admin.post("/admin/dead-letter-operations", wanted).await["total"], expected);
+        }
         let detail =
             house.admin.get(&format!("/admin/dead-letters/{}", letter["letterId"].as_str().unwrap())).await;
         assert_eq!((&detail["work"]["args"], &detail["attempts"][0]["attempt"]), (&json!("1"), &json!(1)));
@@ -217,7 +229,7 @@ fn what_cannot_be_asked_for_is_refused() {
             (json!({ "action": "retry", "filter": { "status": "dead" } }), "BODY_INVALID"),
             (json!({ "action": "retry", "filter": { "colour": "red" } }), "BODY_INVALID"),
             (json!({ "action": "retry", "filter": { "group": "1" } }), "BODY_INVALID"),
-            (json!({ "action": "retry", "filter": { "status": "resolved" } }), "FLOW_INVALID"),
+            (json!({ "action": "retry", "filter": { "status": "resolved" } }), "WORK_INVALID"),
             (json!({ "action": "ignore", "filter": { "error": "" } }), "WORK_INVALID"),
         ] {
             let refusal = house.admin.refusal(post("/admin/dead-letter-operations", &body.to_string())).await;
@@ -256,43 +268,26 @@ fn readers_look_operators_act_and_only_admins_purge() {
 }
 
 #[test]
-fn b_223_routes_that_the_inbox_replaces_still_answer_and_say_so() {
+fn b_223_a_renamed_admin_route_still_answers_and_says_so() {
     for_each_store(async |place| {
         let store = equipped(place.options()).open().await.unwrap();
         logged::start();
         let server = Running::start_on(options(), store).await;
         let token = server.token(Role::Reader).await;
-        let old = get("/admin/letters").token(&token).send(server.address).await;
+        let old = get("/admin/test/renamed").token(&token).send(server.address).await;
         assert_eq!((old.status, old.header("deprecation")), (200, Some("true")), "{old:?}");
-        assert_eq!(old.header("link"), Some("</admin/dead-letters>; rel=\"successor-version\""));
-        let admin = server.token(Role::Admin).await;
-        for path in [
-            "/admin/letters/retry",
-            "/admin/letters/purge",
-            "/admin/publications/letters/retry",
-            "/admin/publications/letters/ignore",
-            "/admin/projection-letters/retry",
-            "/admin/projection-letters/ignore",
-            "/admin/projection-letters/purge",
-        ] {
-            let old = post(path, "{}").token(&admin).send(server.address).await;
-            assert_eq!(old.header("deprecation"), Some("true"), "{path}: {old:?}");
-            assert!(
-                old.header("link").is_some_and(|link| link.starts_with("</admin/dead-letter")),
-                "{old:?}"
-            );
-        }
+        assert_eq!(old.header("link"), Some("</v1/test/who>; rel=\"successor-version\""));
         let text = logged::text();
         let warned = |line: &str| {
             line.contains(" WARN ")
                 && line.contains("going away")
-                && line.contains("action=\"GET /admin/letters\"")
+                && line.contains("action=\"GET /admin/test/renamed\"")
         };
         assert!(text.lines().any(warned), "nobody was warned");
-        let new = get("/admin/dead-letters").token(&token).send(server.address).await;
+        let new = get("/v1/test/who").token(&token).send(server.address).await;
         assert_eq!((new.status, new.header("deprecation")), (200, None), "{new:?}");
         let described = get("/openapi.json").send(server.address).await.json();
-        assert_eq!(described["paths"]["/admin/letters"]["get"]["deprecated"], true);
+        assert_eq!(described["paths"]["/admin/test/renamed"]["get"]["deprecated"], true);
     });
 }
 
@@ -301,8 +296,8 @@ fn b_246_b_247_health_and_figures_tell_of_the_inbox_and_of_nothing_else() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         let events = (0..10).map(|number| NewEvent::new("Ordered", &number).unwrap());
-        house.rooms.log.append(Append::new(events)).await.unwrap();
-        let projecting = house.rooms.projections.start();
+        house.services.log.append(Append::new(events)).await.unwrap();
+        let projecting = house.services.projections.start();
         let pending = async |count: u64, is_degraded: bool| {
             let status = if is_degraded { "degraded" } else { "healthy" };
             house
@@ -323,7 +318,7 @@ fn b_246_b_247_health_and_figures_tell_of_the_inbox_and_of_nothing_else() {
                 }
             };
             let figures = tokio::time::timeout(PATIENCE, reading).await.expect("they are counted");
-            for kind in ["work", "onComplete", "append", "publication", "poison"] {
+            for kind in ["work", "onComplete", "append", "publication", "quarantinedEvent"] {
                 assert_eq!(figures.value(PENDING, &[("kind", kind)]), Some(0.0), "{kind}");
             }
         };
@@ -352,7 +347,7 @@ fn b_155_an_end_that_is_given_up_is_said_in_the_log_with_where_it_is() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         let item = NewWork::new("shop", "note", "ord-155").unwrap().on_complete(CAUGHT, "ord-155").unwrap();
-        let action = house.rooms.work.enqueue(item.correlated("corr-155")).await.unwrap().work_id;
+        let action = house.services.work.enqueue(item.correlated("corr-155")).await.unwrap().work_id;
         let is_there = |stats: &Value| stats["total"] == 1;
         house.admin.until("/admin/dead-letters/stats?kind=onComplete", is_there).await;
         let letter = house.admin.get("/admin/dead-letters?kind=onComplete").await["letters"][0].clone();
@@ -390,6 +385,7 @@ fn b_228_letters_that_are_dealt_with_and_circuits_that_are_closed_are_not_counte
         let told = house.admin.get("/admin/system").await;
         let summary = &told["summary"];
         assert_eq!((&summary["pendingDeadLetters"], &told["deadLetters"]["total"]), (&json!(2), &json!(3)));
+        assert_eq!(told["deadLetters"]["byProjectionAndStatus"], json!({}), "none is a projection's");
         assert_eq!(summary["openCircuits"], 1);
         assert_eq!(told["circuitBreakers"], json!({"mail": "open", "payments": "closed"}));
         let critical = json!(["the circuit mail is open", "2 dead letters wait for somebody"]);
@@ -404,23 +400,22 @@ fn what_is_secret_by_its_name_is_hidden_where_letters_are_looked_at() {
         let args = json!({"order": 5, "apiKey": "canary-args"});
         let send = NewWork::new("shop", "send", &args).unwrap();
         let send = send.context(&json!({"clientSecret": "canary-context"})).unwrap();
-        let id = house.rooms.work.enqueue(send).await.unwrap().work_id;
-        house.rooms.work.wait_for(&id, PATIENCE).await.unwrap();
+        let id = house.services.work.enqueue(send).await.unwrap().work_id;
+        house.services.work.wait_for(&id, PATIENCE).await.unwrap();
         let list = house.admin.get("/admin/dead-letters").await;
         let letter = format!("/admin/dead-letters/{}", list["letters"][0]["letterId"].as_str().unwrap());
         let detail = house.admin.get(&letter).await;
         assert_eq!(detail["work"]["args"], json!({"order": 5, "apiKey": "[hidden]"}), "{detail}");
         assert_eq!(detail["work"]["context"], json!({"clientSecret": "[hidden]"}));
-        let lists = ["/admin/letters", "/admin/work?state=failed", "/admin/dead-letters"];
-        let single =
-            [format!("/admin/letters/{id}"), format!("/admin/work/{id}"), format!("/admin/runs/{id}")];
+        let lists = ["/admin/work?state=failed", "/admin/dead-letters"];
+        let single = [format!("/admin/work/{id}"), format!("/admin/runs/{id}")];
         for path in lists.into_iter().chain(single.iter().map(String::as_str)) {
             let told = house.admin.get(path).await.to_string();
             assert!(!told.contains("canary-"), "{path}: {told}");
         }
         let event = NewEvent::new("Signed", &json!({"order": 5, "passphrase": "canary-data"})).unwrap();
-        house.rooms.log.append(Append::new([event])).await.unwrap();
-        let _projecting = house.rooms.projections.start();
+        house.services.log.append(Append::new([event])).await.unwrap();
+        let _projecting = house.services.projections.start();
         let is_there = |page: &Value| page["letters"].as_array().is_some_and(|letters| !letters.is_empty());
         let letters = house.admin.until("/admin/projection-letters", is_there).await;
         assert_eq!(
@@ -432,7 +427,7 @@ fn what_is_secret_by_its_name_is_hidden_where_letters_are_looked_at() {
         let letter = house.admin.get(&format!("/admin/projection-letters/strict/{event_id}")).await;
         assert_eq!(letter["payload"]["passphrase"], "[hidden]", "{letter}");
         // What is tried again is what was given.
-        let kept = house.rooms.work.letter(&id).await.unwrap();
+        let kept = house.services.work.letter(&id).await.unwrap();
         assert!(kept.args.get().contains("canary-args"));
     });
 }

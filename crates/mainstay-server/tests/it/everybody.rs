@@ -14,7 +14,7 @@ use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
 use mainstay_guards::circuits::Force;
 use mainstay_server::tokens::New;
-use mainstay_server::{Role, Rooms, Tokens, equipped};
+use mainstay_server::{Builder, Role, Services, Tokens, equipped};
 use mainstay_store::{Tx, params};
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
 use mainstay_work::{Call, Engine, Functions, NewWork, Pool, RetryPolicy};
@@ -26,16 +26,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// After everything here has ended, however slow the machine is.
 const LATER: Duration = Duration::from_secs(3_600);
 /// What stands in everything that is somebody else's.
-const CANARY: &str = "globex-canary";
+pub(crate) const CANARY: &str = "globex-canary";
 /// Read models: one that is rebuilt, one that puts events aside, and one that makes letters of them.
 const READ_MODEL: &str = "orderSummary";
 const POISONED: &str = "productCatalog";
 const STRICT: &str = "orderWithInventory";
 
 /// Operations that a token of a tenant may be answered with yes: they are about what is its own, or about nobody's.
-const OWN: [&str; 12] = [
+const OWN: [&str; 15] = [
+    "explainErrorCode",
     "health",
     "listAudit",
+    "listErrorCodes",
     "listIntents",
     "listOrphanedIntents",
     "listTokens",
@@ -46,20 +48,21 @@ const OWN: [&str; 12] = [
     "readStream",
     "ready",
     "readyz",
+    "signOutEverywhere",
 ];
 
 /// Those that answer 503 when something is wrong, as here it is.
 const PROBES: [&str; 3] = ["health", "ready", "readyz"];
 
 /// An operation as it is described.
-struct Operation {
-    id: String,
-    method: String,
-    path: String,
-    permission: String,
+pub(crate) struct Operation {
+    pub(crate) id: String,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) permission: String,
 }
 
-async fn operations(server: &Running) -> Vec<Operation> {
+pub(crate) async fn operations(server: &Running) -> Vec<Operation> {
     let description = get("/openapi.json").send(server.address).await.json();
     let mut all = Vec::new();
     for (path, item) in description["paths"].as_object().unwrap() {
@@ -76,16 +79,16 @@ async fn operations(server: &Running) -> Vec<Operation> {
     all
 }
 
-struct House {
-    server: Running,
-    rooms: Rooms,
-    _engine: Engine,
-    _projecting: Projecting,
+pub(crate) struct House {
+    pub(crate) server: Running,
+    services: Services,
+    engine: Option<Engine>,
+    projecting: Option<Projecting>,
     ids: BTreeMap<&'static str, String>,
 }
 
 impl House {
-    async fn open(place: &Place) -> Self {
+    pub(crate) async fn open(place: &Place) -> Self {
         let store = equipped(place.options()).open().await.unwrap();
         let targets = Targets::new(Retry { max_retries: 1, initial_backoff_ms: 1, base: 1.0 })
             .with(Target::subscriber("inventory", async |_: Delivery| Err(Failure::permanent(CANARY))));
@@ -103,45 +106,52 @@ impl House {
             .table("orders", &["CREATE TABLE {table} (id TEXT NOT NULL)"])
             .each(async |_: Tx, _: Model, _: Event| Ok(()));
         let registry = Registry::new().with(orders).with(poisoned).with(strict);
-        let rooms = Rooms::open_publishing(&store, commands, registry, targets, |_| functions).await.unwrap();
-        rooms.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
-        let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
+        let services = Builder::on_store(store.clone())
+            .commands(commands)
+            .projections(registry)
+            .targets(targets)
+            .functions(functions)
+            .open()
+            .await
+            .unwrap();
+        services.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
+        let (engine, projecting) = (services.work.start().await.unwrap(), services.projections.start());
         let server =
-            Running::start_with(options().configuration(json!({"canary": CANARY})), rooms.clone()).await;
-        let mut house =
-            Self { server, rooms, _engine: engine, _projecting: projecting, ids: BTreeMap::new() };
+            Running::start_with(options().configuration(json!({"canary": CANARY})), services.clone()).await;
+        let (engine, projecting) = (Some(engine), Some(projecting));
+        let mut house = Self { server, services, engine, projecting, ids: BTreeMap::new() };
         house.furnish().await;
         house
     }
 
     /// Something of every kind, all of it another tenant's or nobody's.
     async fn furnish(&mut self) {
-        let rooms = &self.rooms;
+        let services = &self.services;
         let event =
             NewEvent::new("OrderSubmitted", &CANARY).unwrap().tenant("globex").stream("order", CANARY);
         let event = event.tag(CANARY).correlation(CANARY);
-        let appended = rooms.log.append(Append::from(event)).await.unwrap();
+        let appended = services.log.append(Append::from(event)).await.unwrap();
         let (event, position) = (appended.events[0].event_id.clone(), appended.events[0].position);
         for projection in [READ_MODEL, POISONED, STRICT] {
-            rooms.projections.wait_for(projection, position, PATIENCE).await.unwrap();
+            services.projections.wait_for(projection, position, PATIENCE).await.unwrap();
         }
         // The replay stays where it is.
-        rooms.work.pause("eventReplayPool").await.unwrap();
-        let replay = rooms.projections.trigger_rebuild(Rebuild::of(READ_MODEL)).await.unwrap().replay_id;
-        rooms.publications.publish(&event, "orders", ["inventory"]).await.unwrap();
-        let delivery = rooms.publications.status(&event).await.unwrap()[0].work_id.clone().unwrap();
-        rooms.work.wait_for(&delivery, PATIENCE).await.unwrap();
+        services.work.pause("eventReplayPool").await.unwrap();
+        let replay = services.projections.trigger_rebuild(Rebuild::of(READ_MODEL)).await.unwrap().replay_id;
+        services.publications.publish(&event, "orders", ["inventory"]).await.unwrap();
+        let delivery = services.publications.status(&event).await.unwrap()[0].work_id.clone().unwrap();
+        services.work.wait_for(&delivery, PATIENCE).await.unwrap();
         let intent = NewIntent::new("Submission", ("Order", CANARY), "orders", PATIENCE, OnTimeout::alert());
-        let intent = rooms.intents.record(intent.tenant("globex")).await.unwrap().intent_key;
+        let intent = services.intents.record(intent.tenant("globex")).await.unwrap().intent_key;
         let failed = NewWork::new("shop", "refuse", CANARY).unwrap().key(CANARY).correlated(CANARY);
-        let failed = rooms.work.enqueue(failed).await.unwrap().work_id;
-        rooms.work.wait_for(&failed, PATIENCE).await.unwrap();
+        let failed = services.work.enqueue(failed).await.unwrap().work_id;
+        services.work.wait_for(&failed, PATIENCE).await.unwrap();
         let later = NewWork::new("shop", "refuse", CANARY).unwrap().key(CANARY).run_after(LATER);
-        let later = rooms.work.enqueue(later).await.unwrap().work_id;
+        let later = services.work.enqueue(later).await.unwrap().work_id;
         let force = Force { is_open: true, actor: CANARY.into(), reason: CANARY.into(), for_ms: None };
-        rooms.circuits.force("mail", force).await.unwrap();
-        let letters = rooms.dead_letters.list(Default::default(), None, 10).await.unwrap();
-        let letter = mainstay_flows::dead_letters::Listed::id(letters[0].number);
+        services.circuits.force("mail", force).await.unwrap();
+        let letters = services.dead_letters.list(Default::default(), None, 10).await.unwrap();
+        let letter = mainstay_flows::dead_letters::Listed::id(letters.letters[0].number);
         let globex = self.token(Role::Operator, Some("globex")).await;
         let command = json!({"commandType": "Place", "payload": CANARY, "commandId": CANARY});
         let placed =
@@ -177,19 +187,34 @@ impl House {
         }
     }
 
-    async fn token(&self, role: Role, tenant: Option<&str>) -> String {
+    pub(crate) async fn token(&self, role: Role, tenant: Option<&str>) -> String {
         let new = New::named("test", role).unwrap();
         let new = tenant.into_iter().fold(new, |new, tenant| new.tenant(tenant).unwrap());
         let (_, secret) = Tokens::new(self.server.store.clone()).create(new).await.unwrap();
         secret.reveal().to_owned()
     }
 
-    /// A request that names what is there.
-    fn request(&self, operation: &Operation) -> Request {
+    /// Stops everything that works beside the server: from here on, rows change by requests only.
+    pub(crate) async fn quiet(&mut self) {
+        if let Some(projecting) = self.projecting.take() {
+            projecting.stop(PATIENCE).await;
+        }
+        if let Some(engine) = self.engine.take() {
+            engine.stop(PATIENCE).await.unwrap();
+        }
+    }
+
+    /// The id of what is there of a kind.
+    pub(crate) fn id(&self, kind: &str) -> &str {
+        &self.ids[kind]
+    }
+
+    /// For each parameter in the path of an operation, a value that names what is there.
+    pub(crate) fn path_values<'a>(&'a self, operation: &Operation) -> Vec<(&'static str, &'a str)> {
         let id = match operation.path.as_str() {
             path if path.starts_with("/admin/tokens/") => "token",
             path if path.starts_with("/admin/dead-letters/") => "letter",
-            path if path.starts_with("/admin/letters/") || path.ends_with("/retry") => "failed",
+            path if path.ends_with("/retry") => "failed",
             _ => "waiting",
         };
         let name = match operation.path.as_str() {
@@ -201,10 +226,11 @@ impl House {
             path if path.starts_with("/admin/projection-letters/") => STRICT,
             _ => READ_MODEL,
         };
-        let values = [
+        let values = vec![
             ("{id}", if operation.path.starts_with("/v1/streams/") { CANARY } else { &self.ids[id] }),
             ("{eventId}", &self.ids["eventId"]),
             ("{intentKey}", &self.ids["intentKey"]),
+            ("{code}", "STORE_BUSY"),
             ("{type}", "order"),
             ("{pool}", "shop"),
             ("{name}", name),
@@ -214,8 +240,15 @@ impl House {
             ("{replayId}", &self.ids["replay"]),
             ("{correlationId}", CANARY),
             ("{lease}", "1"),
+            ("{function}", "mail"),
             ("{commandId}", CANARY),
         ];
+        values.into_iter().filter(|(name, _)| operation.path.contains(name)).collect()
+    }
+
+    /// A request that names what is there.
+    fn request(&self, operation: &Operation) -> Request {
+        let values = self.path_values(operation);
         let path =
             values.iter().fold(operation.path.clone(), |path, (name, value)| path.replace(name, value));
         assert!(!path.contains('{'), "{path}: a value for its parameter is missing in this test");
@@ -355,7 +388,7 @@ async fn nobody_reaches_what_it_should_not(place: Place) {
     while get("/v1/events").send(house.server.address).await.status != 401 {}
     let operations = operations(&house.server).await;
     house.break_down(&unconfined[0].1).await;
-    let before = house.rooms.log.head().await.unwrap();
+    let before = house.services.log.head().await.unwrap();
     for operation in operations.iter().filter(|operation| role(&operation.permission).is_some()) {
         let answer = house.request(operation).send(house.server.address).await;
         answer.problem(401, "UNAUTHENTICATED");
@@ -365,12 +398,12 @@ async fn nobody_reaches_what_it_should_not(place: Place) {
     }
     console_keeps_it_to_itself(&house).await;
     assert!(
-        house.rooms.log.head().await.unwrap() <= before + 2,
+        house.services.log.head().await.unwrap() <= before + 2,
         "each that may begin an intent may have begun one of its own"
     );
-    let later = house.rooms.work.status(&house.ids["waiting"]).await.unwrap().unwrap();
+    let later = house.services.work.status(&house.ids["waiting"]).await.unwrap().unwrap();
     assert_eq!(later.state, mainstay_work::State::Pending, "nobody has touched it");
-    let replay = house.rooms.projections.rebuild_status(&house.ids["replay"]).await.unwrap();
+    let replay = house.services.projections.rebuild_status(&house.ids["replay"]).await.unwrap();
     assert_eq!(replay.status, ReplayStatus::Running, "nor that");
 
     let mut wrong = Vec::new();

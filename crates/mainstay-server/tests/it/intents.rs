@@ -3,7 +3,7 @@
 use crate::asking::Asking;
 use crate::client::{get, post};
 use crate::running::{Running, options};
-use mainstay_server::{Role, Rooms, equipped};
+use mainstay_server::{Builder, Role, Services, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_work::FunctionKind;
 use serde_json::{Value, json};
@@ -13,17 +13,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct House {
     _server: Running,
-    rooms: Rooms,
+    services: Services,
     admin: Asking,
 }
 
 impl House {
     async fn open(place: &Place) -> Self {
         let store = equipped(place.options()).open().await.unwrap();
-        let rooms = Rooms::open(&store).await.unwrap();
-        let server = Running::start_with(options(), rooms.clone()).await;
+        let services = Builder::on_store(store.clone()).open().await.unwrap();
+        let server = Running::start_with(options(), services.clone()).await;
         let admin = Asking::new(&server, Role::Admin).await;
-        Self { _server: server, rooms, admin }
+        Self { _server: server, services, admin }
     }
 
     async fn refused(&self, path: &str, body: Value) -> (u16, Value) {
@@ -85,8 +85,8 @@ fn an_operation_is_begun_completed_and_found_over_http() {
 fn b_182_time_is_up_and_a_handler_is_called_without_any_rust() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
-        house.rooms.work.declare("resubmit", FunctionKind::Action).await.unwrap();
-        let engine = house.rooms.work.start().await.unwrap();
+        house.services.work.declare("resubmit", FunctionKind::Action).await.unwrap();
+        let engine = house.services.work.start().await.unwrap();
         let mut asked = submission("1");
         asked["timeoutMs"] = json!(10);
         asked["onTimeout"] = json!("retry");

@@ -12,7 +12,7 @@ use mainstay_events::{Event, NewEvent, Selection};
 use mainstay_flows::commands::{Commands, Decision, Handling};
 use mainstay_flows::delivery::publications::{Publisher, Retry, Target, Targets, Webhook};
 use mainstay_flows::projections::{Category, Model, Projecting, Projection, Registry};
-use mainstay_server::{Role, Rooms, equipped};
+use mainstay_server::{Builder, Role, Services, equipped};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::{Place, for_each_lasting_store};
 use mainstay_work::egress::Egress;
@@ -44,7 +44,7 @@ async fn receiver(is_well: Arc<AtomicBool>) -> (SocketAddr, UnboundedReceiver<St
 /// A process: it lives as long as nobody stops it.
 struct House {
     server: Running,
-    rooms: Rooms,
+    services: Services,
     working: Option<(Engine, Projecting)>,
 }
 
@@ -80,15 +80,22 @@ impl House {
         });
         let store = equipped(place.options()).open().await.unwrap();
         let registry = Registry::new().with(orders);
-        let rooms = Rooms::open_publishing(&store, commands, registry, targets, |_| functions).await.unwrap();
-        publisher.set((rooms.publications.clone(), rooms.log.clone())).ok().unwrap();
-        rooms.work.pool(Pool::new("shop")).await.unwrap();
+        let services = Builder::on_store(store.clone())
+            .commands(commands)
+            .projections(registry)
+            .targets(targets)
+            .functions(functions)
+            .open()
+            .await
+            .unwrap();
+        publisher.set((services.publications.clone(), services.log.clone())).ok().unwrap();
+        services.work.pool(Pool::new("shop")).await.unwrap();
         let working = match is_working {
-            true => Some((rooms.work.start().await.unwrap(), rooms.projections.start())),
+            true => Some((services.work.start().await.unwrap(), services.projections.start())),
             false => None,
         };
-        let server = Running::start_with(options(), rooms.clone()).await;
-        Self { server, rooms, working }
+        let server = Running::start_with(options(), services.clone()).await;
+        Self { server, services, working }
     }
 
     async fn stop(self) {
@@ -98,7 +105,7 @@ impl House {
         }
         let store = self.server.store.clone();
         self.server.stop().await;
-        drop(self.rooms);
+        drop(self.services);
         store.close().await;
     }
 }
@@ -136,14 +143,14 @@ fn b_258_b_260_b_261_one_trace_goes_from_a_call_to_a_publication_across_retries_
         let ask = post("/v1/commands", &body).header("traceparent", &caller.to_traceparent().unwrap());
         let answer = ask.token(&token).send(first.server.address).await;
         assert_eq!(answer.status, 200, "{answer:?}");
-        let page = first.rooms.log.read(&Selection::all(), 1).await.unwrap();
+        let page = first.services.log.read(&Selection::all(), 1).await.unwrap();
         let (event_id, event) = (page.events[0].id().to_owned(), page.events[0].trace().unwrap());
         first.stop().await;
 
         // Another process carries out what was begun, and the receiver of publications is not well.
         let second = House::open(&place, webhook, true).await;
         let refused = waiting(seen.recv()).await.unwrap();
-        second.rooms.projections.wait_for("orders", 1, PATIENCE).await.unwrap();
+        second.services.projections.wait_for("orders", 1, PATIENCE).await.unwrap();
         second.stop().await;
 
         is_well.store(true, Ordering::SeqCst);
@@ -151,7 +158,7 @@ fn b_258_b_260_b_261_one_trace_goes_from_a_call_to_a_publication_across_retries_
         let mut delivered = refused.clone();
         let publication = async {
             loop {
-                let found = third.rooms.publications.status(&event_id).await.unwrap();
+                let found = third.services.publications.status(&event_id).await.unwrap();
                 if found.iter().all(|one| one.status.as_str() == "delivered") {
                     return;
                 }
@@ -215,11 +222,11 @@ fn b_260_work_that_nobody_traced_is_a_trace_by_itself_over_all_its_executions() 
             async move { if call.attempt == 1 { Err(Failure::retryable("no")) } else { Ok(()) } }
         });
         let store = equipped(place.options()).open().await.unwrap();
-        let rooms = Rooms::open_with(&store, Commands::new(), Registry::new(), |_| functions).await.unwrap();
-        rooms.work.pool(Pool::new("shop")).await.unwrap();
-        let engine = rooms.work.start().await.unwrap();
+        let services = Builder::on_store(store.clone()).functions(functions).open().await.unwrap();
+        services.work.pool(Pool::new("shop")).await.unwrap();
+        let engine = services.work.start().await.unwrap();
         let often = RetryPolicy::new(5, 1, 1.0, 1).unwrap();
-        rooms.work.enqueue(NewWork::new("shop", "ship", &()).unwrap().retry(often)).await.unwrap();
+        services.work.enqueue(NewWork::new("shop", "ship", &()).unwrap().retry(often)).await.unwrap();
         let (work_id, first) = waiting(told.recv()).await.unwrap();
         let (_, second) = waiting(told.recv()).await.unwrap();
         assert_eq!(first.trace_id, work_id.rsplit('_').next().unwrap_or_default().replace('-', ""));

@@ -84,3 +84,18 @@ async fn a_request_that_takes_too_long_is_given_up() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(gate("too-long").entered.available_permits(), 1);
 }
+
+#[tokio::test]
+async fn the_type_of_a_problem_names_a_page_that_the_server_serves() {
+    let server = Running::start(options()).await;
+    let problem = get("/v1/nowhere").send(server.address).await.problem(404, "ROUTE_NOT_FOUND");
+    let page = get(problem["type"].as_str().unwrap()).send(server.address).await;
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(page.body.contains("<h1>ROUTE_NOT_FOUND</h1>"), "{}", page.body);
+    let index = get("/docs/errors").send(server.address).await;
+    for entry in mainstay_server::CODE_TABLES.iter().copied().flatten() {
+        assert!(index.body.contains(&format!("href=\"/docs/errors/{}\"", entry.code)), "{}", entry.code);
+        assert_eq!(get(&format!("/docs/errors/{}", entry.code)).send(server.address).await.status, 200);
+    }
+    get("/docs/errors/NO_SUCH_CODE").send(server.address).await.problem(404, "ROUTE_NOT_FOUND");
+}

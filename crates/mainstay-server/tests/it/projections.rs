@@ -7,10 +7,10 @@ use mainstay_events::{Event, NewEvent};
 use mainstay_flows::commands::{Command, Commands, Decision, Handling};
 use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
 use mainstay_server::audit::{Audit, Filter, Outcome};
-use mainstay_server::{Role, Rooms, equipped};
+use mainstay_server::{Builder, Role, Services, equipped};
 use mainstay_store::{Tx, params};
 use mainstay_testkit::stores::{Place, for_each_lasting_store, for_each_store};
-use mainstay_work::{Engine, Functions};
+use mainstay_work::Engine;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn commands() -> Commands {
 
 struct House {
     server: Running,
-    rooms: Rooms,
+    services: Services,
     engine: Engine,
     projecting: Projecting,
     admin: Asking,
@@ -58,20 +58,30 @@ impl House {
 
     async fn open_with(place: &Place, registry: Registry) -> Self {
         let store = equipped(place.options()).open().await.unwrap();
-        let rooms = Rooms::open_with(&store, commands(), registry, |_| Functions::new()).await.unwrap();
-        let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
-        let server = Running::start_with(options(), rooms.clone()).await;
+        let services =
+            Builder::on_store(store.clone()).commands(commands()).projections(registry).open().await.unwrap();
+        let (engine, projecting) = (services.work.start().await.unwrap(), services.projections.start());
+        let server = Running::start_with(options(), services.clone()).await;
         let admin = Asking::new(&server, Role::Admin).await;
-        Self { server, rooms, engine, projecting, admin }
+        Self { server, services, engine, projecting, admin }
+    }
+
+    /// Previews an operation on dead letters, runs it and waits for its end.
+    async fn carry_out(&self, wanted: Value) -> Value {
+        let previewed = self.admin.post("/admin/dead-letter-operations", wanted).await;
+        let operation =
+            format!("/admin/dead-letter-operations/{}", previewed["operationId"].as_str().unwrap());
+        self.admin.post(&format!("{operation}/run"), json!({})).await;
+        self.admin.until(&operation, |one| one["status"] == "done").await
     }
 
     /// A command whose events have all been looked at by all read models.
     async fn submit(&self, correlation_id: &str, types: &[&str]) -> u64 {
         let command = Command::new("SubmitOrder", types).unwrap().correlation(correlation_id);
-        let dispatched = self.rooms.commands.dispatch(command).await.unwrap();
+        let dispatched = self.services.commands.dispatch(command).await.unwrap();
         let last = dispatched.outcome.events().last().unwrap().position;
         for projection in ["orders", "poisoned", "strict"] {
-            self.rooms.projections.wait_for(projection, last, PATIENCE).await.unwrap();
+            self.services.projections.wait_for(projection, last, PATIENCE).await.unwrap();
         }
         last
     }
@@ -239,10 +249,10 @@ fn what_read_models_could_not_take_is_listed_tried_again_and_left() {
         );
         assert!(house.admin.post(&format!("{letter}/retry"), json!({})).await["workId"].is_string());
         house.admin.until(&letter, |letter| letter["status"] == "pending" && letter["retryCount"] == 1).await;
-        assert_eq!(
-            house.admin.post("/admin/projection-letters/retry", json!({ "limit": 1 })).await["count"],
-            1
-        );
+        let many = house
+            .carry_out(json!({ "action": "retry", "filter": { "kind": "projection" }, "limit": 1 }))
+            .await;
+        assert_eq!(many["done"], 1);
         house
             .admin
             .until("/admin/projection-letters/stats", |stats| {
@@ -250,20 +260,16 @@ fn what_read_models_could_not_take_is_listed_tried_again_and_left() {
             })
             .await;
         assert_eq!(house.admin.post(&format!("{letter}/ignore"), json!({})).await["count"], 1);
-        let ignored = json!({ "projection": "strict", "status": "ignored" });
-        assert_eq!(house.admin.post("/admin/projection-letters/retry", ignored).await["count"], 1);
+        let ignored = json!({ "kind": "projection", "name": "strict", "status": "ignored" });
+        assert_eq!(house.carry_out(json!({ "action": "retry", "filter": ignored })).await["done"], 1);
         house.admin.until(&letter, |letter| letter["status"] == "pending").await;
         assert_eq!(house.admin.post(&format!("{letter}/ignore"), json!({})).await["count"], 1);
         let resolved =
-            house.admin.refusal(post("/admin/projection-letters/retry", r#"{"status":"resolved"}"#)).await;
-        assert_eq!(resolved, (400, "FLOW_INVALID".to_owned()));
-        let left =
-            house.admin.post("/admin/projection-letters/ignore", json!({ "projection": "strict" })).await;
-        assert_eq!(left["count"], 1);
-        assert_eq!(
-            house.admin.post("/admin/projection-letters/purge", json!({ "olderThanDays": 7 })).await["count"],
-            0
-        );
+            post("/admin/dead-letter-operations", r#"{"action":"retry","filter":{"status":"resolved"}}"#);
+        assert_eq!(house.admin.refusal(resolved).await, (400, "WORK_INVALID".to_owned()));
+        let left = json!({ "kind": "projection", "name": "strict" });
+        assert_eq!(house.carry_out(json!({ "action": "ignore", "filter": left })).await["done"], 1);
+        assert_eq!(house.carry_out(json!({ "action": "purge" })).await["done"], 0);
         let missing = house.admin.refusal(get("/admin/projection-letters/strict/evt_9")).await;
         assert_eq!(missing, (404, "PROJECTION_LETTER_NOT_FOUND".to_owned()));
         let bad = house.admin.refusal(get("/admin/projection-letters?cursor=x")).await;
@@ -349,6 +355,9 @@ fn b_225_b_226_b_227_what_belongs_together_is_followed_from_the_command_to_the_r
     });
 }
 
+/// How many periods are looked at, until one is quiet.
+const PERIODS: usize = 3;
+
 /// Longer than twice what anybody who follows the log waits before they look again by themselves.
 const IDLE: Duration = Duration::from_secs(12);
 
@@ -362,7 +371,7 @@ fn an_idle_server_asks_its_database_nearly_nothing_however_many_read_models_it_h
         let house = House::open_with(&place, more.fold(registry(), Registry::with)).await;
         let last = house.submit("corr-1", &["OrderSubmitted", "OrderSpoiled"]).await;
         for number in 0..30 {
-            house.rooms.projections.wait_for(&format!("more-{number}"), last, PATIENCE).await.unwrap();
+            house.services.projections.wait_for(&format!("more-{number}"), last, PATIENCE).await.unwrap();
         }
         // Transactions of both kinds; those that write count twice on PostgreSQL, as they have more than one statement.
         let figures = house.server.store.figures();
@@ -378,11 +387,18 @@ fn an_idle_server_asks_its_database_nearly_nothing_however_many_read_models_it_h
             }
         };
         tokio::time::timeout(PATIENCE, settling).await.expect("it comes to rest");
-        let before = asked();
-        tokio::time::sleep(IDLE).await;
-        let asked = asked() - before;
-        println!("{}: asked {asked} times in {IDLE:?}", place.kind());
-        assert!(asked < 2 * IDLE.as_secs(), "{asked} times in {IDLE:?}");
+        // On a machine under load something that began before may end in the first period, but not in each of them.
+        let mut counts = Vec::new();
+        while counts.len() < PERIODS && counts.last().is_none_or(|count| *count >= 2 * IDLE.as_secs()) {
+            let before = asked();
+            tokio::time::sleep(IDLE).await;
+            counts.push(asked() - before);
+        }
+        println!("{}: asked {counts:?} times in {IDLE:?}", place.kind());
+        assert!(
+            counts.last().is_some_and(|count| *count < 2 * IDLE.as_secs()),
+            "{counts:?} times in {IDLE:?}"
+        );
         house.close().await;
     });
 }

@@ -7,16 +7,16 @@ use mainstay_events::{Append, NewEvent};
 use mainstay_flows::commands::Commands;
 use mainstay_flows::delivery::publications::{Delivery, Retry, Target, Targets};
 use mainstay_flows::projections::Registry;
-use mainstay_server::{Role, Rooms, equipped};
+use mainstay_server::{Builder, Role, Services, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
-use mainstay_work::{Engine, Failure, Functions};
+use mainstay_work::{Engine, Failure};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 struct House {
     server: Running,
-    rooms: Rooms,
+    services: Services,
     _engine: Engine,
     admin: Asking,
     /// Whether analytics takes events.
@@ -37,17 +37,22 @@ impl House {
             .with(analytics);
         let store = equipped(place.options()).open().await.unwrap();
         let (commands, registry) = (Commands::new(), Registry::new());
-        let rooms = Rooms::open_publishing(&store, commands, registry, targets, |_| Functions::new()).await;
-        let rooms = rooms.unwrap();
-        let engine = rooms.work.start().await.unwrap();
-        let server = Running::start_with(options(), rooms.clone()).await;
+        let services = Builder::on_store(store.clone())
+            .commands(commands)
+            .projections(registry)
+            .targets(targets)
+            .open()
+            .await;
+        let services = services.unwrap();
+        let engine = services.work.start().await.unwrap();
+        let server = Running::start_with(options(), services.clone()).await;
         let admin = Asking::new(&server, Role::Admin).await;
-        Self { server, rooms, _engine: engine, admin, is_well }
+        Self { server, services, _engine: engine, admin, is_well }
     }
 
     async fn event(&self) -> String {
         let event = NewEvent::new("OrderSubmitted", &json!({ "orderId": "ord-1" })).unwrap();
-        let appended = self.rooms.log.append(Append::from(event.correlation("corr-1"))).await.unwrap();
+        let appended = self.services.log.append(Append::from(event.correlation("corr-1"))).await.unwrap();
         appended.events[0].event_id.clone()
     }
 
@@ -125,12 +130,13 @@ fn letters_are_listed_counted_retried_and_ignored() {
         assert!(retried["workId"].as_str().unwrap().starts_with("work_"));
         house.until(&ids[1], &["delivered", "delivered"]).await;
         assert_eq!(house.admin.get(&letter(&ids[1], "")).await["status"], "retried");
-        let many =
-            house.admin.post("/admin/publications/letters/retry", json!({ "target": "analytics" })).await;
-        assert_eq!(many["count"], 1);
+        let of_publications = json!({ "kind": "publication", "name": "analytics" });
+        let wanted = json!({ "action": "retry", "filter": of_publications, "limit": 5 });
+        let many = house.admin.post("/admin/dead-letter-operations", wanted).await;
+        assert_eq!(many["total"], 1, "{many}");
+        let operation = format!("/admin/dead-letter-operations/{}", many["operationId"].as_str().unwrap());
+        house.admin.post(&format!("{operation}/run"), json!({})).await;
         house.until(&ids[2], &["delivered", "delivered"]).await;
-        let none = house.admin.post("/admin/publications/letters/ignore", json!({})).await;
-        assert_eq!(none["count"], 0);
     });
 }
 

@@ -3,7 +3,7 @@
 use crate::test_routes;
 use mainstay_guards::limits::{Definition, Kind};
 use mainstay_server::tokens::New;
-use mainstay_server::{Handle, Options, Role, Rooms, Route, Server, Stopped, Tokens, equipped};
+use mainstay_server::{Builder, Handle, Options, Role, Route, Server, Services, Stopped, Tokens, equipped};
 use mainstay_store::Store;
 use mainstay_testkit::stores::{self, Place};
 use std::net::SocketAddr;
@@ -35,16 +35,16 @@ impl Running {
     }
 
     pub(crate) async fn start_on(options: Options, store: Store) -> Self {
-        let rooms = Rooms::open(&store).await.unwrap();
-        Self::start_with(options, rooms).await
+        let services = Builder::on_store(store.clone()).open().await.unwrap();
+        Self::start_with(options, services).await
     }
 
-    pub(crate) async fn start_with(options: Options, rooms: Rooms) -> Self {
-        let store = rooms.work.store().clone();
+    pub(crate) async fn start_with(options: Options, services: Services) -> Self {
+        let store = services.work.store().clone();
         // Tests do more in a moment than people do in an hour.
         let generous = Definition::new(Kind::FixedWindow, 1e6, 3_600_000).unwrap();
-        rooms.limits.define("adminOperations", generous).await.unwrap();
-        let server = Server::bind_with(options, rooms, test_routes::all()).await.unwrap();
+        services.limits.define("adminOperations", generous).await.unwrap();
+        let server = Server::bind_with(options, services, test_routes::all()).await.unwrap();
         let (address, table, handle) = (server.address(), server.routes().to_vec(), server.handle());
         let (stop, stopped) = oneshot::channel::<()>();
         // A test that ends without saying anything drops the sender, which stops nothing that still matters.
@@ -55,6 +55,13 @@ impl Running {
     /// Makes a token behind the server's back, as another node would.
     pub(crate) async fn token(&self, role: Role) -> String {
         let new = New::named("test", role).unwrap();
+        let (_, secret) = Tokens::new(self.store.clone()).create(new).await.unwrap();
+        secret.reveal().to_owned()
+    }
+
+    /// The same for a tenant.
+    pub(crate) async fn token_of(&self, tenant: &str, role: Role) -> String {
+        let new = New::named("test", role).unwrap().tenant(tenant).unwrap();
         let (_, secret) = Tokens::new(self.store.clone()).create(new).await.unwrap();
         secret.reveal().to_owned()
     }

@@ -29,12 +29,19 @@ pub(crate) fn all() -> Routes {
         .add(Permission::Operator, routes!(panics_for_admins))
         .add(Permission::Reader, routes!(large))
         .add(Permission::Reader.streaming(), routes!(stream))
+        .add(Permission::Reader.replaced_by("/v1/test/who"), routes!(renamed))
+}
+
+/// A route that was renamed
+#[utoipa::path(get, path = "/admin/test/renamed")]
+async fn renamed() -> Json<()> {
+    Json(())
 }
 
 /// Who asks
 #[utoipa::path(get, path = "/v1/test/who")]
 async fn who(principal: Principal, Trace(trace): Trace) -> Json<Value> {
-    let Principal { role, tenant, token } = principal;
+    let Principal { role, tenant, token, .. } = principal;
     Json(json!({ "role": role, "tenant": tenant, "token": token, "trace": trace }))
 }
 

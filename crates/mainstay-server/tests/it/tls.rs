@@ -1,6 +1,7 @@
 //! TLS: a client that trusts the certificate is served, and nobody is served without.
 
 use crate::client::{get, soon};
+use crate::logged;
 use crate::running::{Running, options};
 use mainstay_server::{Options, Server, equipped};
 use mainstay_testkit::stores::{Kind, Place};
@@ -57,6 +58,7 @@ async fn a_client_that_trusts_the_certificate_is_served_and_plain_text_is_not() 
     let mut stream = right.connector().connect(name.clone(), stream).await.unwrap();
     let answer = get("/v1/test/who").send_over(&mut stream, server.address).await;
     assert_eq!(answer.json()["role"], "admin");
+    assert_eq!(answer.header("strict-transport-security"), Some("max-age=31536000"));
 
     let stream = TcpStream::connect(server.address).await.unwrap();
     assert!(Certificate::new().connector().connect(name, stream).await.is_err(), "another certificate");
@@ -78,6 +80,54 @@ async fn a_client_that_never_shakes_hands_is_let_go() {
     let mut rest = Vec::new();
     soon(silent.read_to_end(&mut rest)).await.unwrap();
     assert_eq!(rest, b"");
+}
+
+#[tokio::test]
+async fn a_changed_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
+    logged::start();
+    let (first, second) = (Certificate::new(), Certificate::new());
+    let server = Running::start(options().tls(first.chain(), first.key())).await;
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let shakes_hands = async |with: &Certificate| {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        with.connector().connect(name.clone(), stream).await.is_ok()
+    };
+    assert!(shakes_hands(&first).await && !shakes_hands(&second).await);
+    // A chain without its key is the middle of a change; the one before stays.
+    std::fs::copy(second.chain(), first.chain()).unwrap();
+    let chain = first.chain().display().to_string();
+    let is_logged =
+        |what: &str| logged::text().lines().any(|line| line.contains(what) && line.contains(&chain));
+    soon(async {
+        while !is_logged("cannot be used") {
+            assert!(shakes_hands(&first).await);
+        }
+    })
+    .await;
+    assert!(shakes_hands(&first).await);
+    std::fs::copy(second.key(), first.key()).unwrap();
+    soon(async { while !shakes_hands(&second).await {} }).await;
+    assert!(!shakes_hands(&first).await && is_logged("certificate reloaded"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_key_that_others_can_read_is_reported() {
+    use std::os::unix::fs::PermissionsExt;
+    logged::start();
+    let (open, private) = (Certificate::new(), Certificate::new());
+    for (certificate, mode) in [(&open, 0o640), (&private, 0o600)] {
+        std::fs::set_permissions(certificate.key(), std::fs::Permissions::from_mode(mode)).unwrap();
+        drop(Running::start(options().tls(certificate.chain(), certificate.key())).await);
+    }
+    let text = logged::text();
+    let reports = |certificate: &Certificate| {
+        let path = certificate.key().display().to_string();
+        text.lines()
+            .filter(|line| line.contains("TLS key can be read by others") && line.contains(&path))
+            .count()
+    };
+    assert_eq!((reports(&open), reports(&private)), (1, 0));
 }
 
 #[tokio::test]

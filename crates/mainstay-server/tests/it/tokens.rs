@@ -3,7 +3,8 @@
 use crate::client::{get, post, request, soon};
 use crate::running::{Running, options};
 use crate::test_routes::gate;
-use mainstay_server::tokens::New;
+use mainstay_guards::limits::{Definition, Kind};
+use mainstay_server::tokens::{Lives, New, Rotation, USUAL_LIFE};
 use mainstay_server::{Role, Tokens, equipped};
 use mainstay_testkit::stores::{for_each_lasting_store, for_each_store};
 use mainstay_testkit::time::{START_MS, VirtualTime};
@@ -198,5 +199,150 @@ fn tokens_are_listed_a_page_at_a_time() {
         // Neither database can hold a NUL.
         let revoke = request("DELETE", "/admin/tokens/a%00").token(&admin);
         revoke.send(server.address).await.problem(400, "PATH_INVALID");
+    });
+}
+
+#[test]
+fn a_token_expires_after_a_year_unless_it_is_said_otherwise() {
+    for_each_store(async |place| {
+        let (store, _time) = VirtualTime::open_with(&place, equipped(place.options())).await.unwrap();
+        let server = Running::start_on(options(), store.clone()).await;
+        let month = Duration::from_secs(30 * 86_400);
+        let lives = Lives { usual: Some(USUAL_LIFE), most: Some(month) };
+        let strict = Running::start_on(options().token_lives(lives), store).await;
+        let admin = server.token(Role::Admin).await;
+        let make = async |server: &Running, expires: &str| {
+            let body = format!(r#"{{"name":"a","role":"reader"{expires}}}"#);
+            post("/admin/tokens", &body).token(&admin).send(server.address).await
+        };
+        let expires = async |server: &Running, expires: &str| {
+            let answer = make(server, expires).await;
+            assert_eq!(answer.status, 201, "{answer:?}");
+            answer.json()["token"]["expiresAt"].clone()
+        };
+        assert_eq!(expires(&server, "").await, "2027-01-01T00:00:00.000Z");
+        assert_eq!(expires(&server, r#","expiresInMs":1000"#).await, "2026-01-01T00:00:01.000Z");
+        assert_eq!(expires(&server, r#","expiresInMs":null"#).await, Value::Null);
+        // A configured longest life bounds every token.
+        assert_eq!(expires(&strict, "").await, "2026-01-31T00:00:00.000Z");
+        assert_eq!(expires(&strict, r#","expiresInMs":2592000000"#).await, "2026-01-31T00:00:00.000Z");
+        for longer in [r#","expiresInMs":2592000001"#, r#","expiresInMs":null"#] {
+            let problem = make(&strict, longer).await.problem(400, "BODY_INVALID");
+            assert_eq!(problem["field"], "expiresInMs");
+        }
+    });
+}
+
+#[test]
+fn a_rotated_token_works_beside_its_successor_until_the_overlap_is_over() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, equipped(place.options())).await.unwrap();
+        let server = Running::start_on(options(), store).await;
+        let admin = server.token(Role::Admin).await;
+        let ask = async |path: &str, body: &str| post(path, body).token(&admin).send(server.address).await;
+        let body = r#"{"name":"ci","role":"worker","scope":{"pools":["mail"],"functions":["send"]},"expiresInMs":100000}"#;
+        let made = ask("/admin/tokens", body).await.json();
+        let (id, old) = (made["token"]["id"].as_str().unwrap(), made["secret"].as_str().unwrap());
+        time.advance(60_000).await.unwrap();
+        let path = format!("/admin/tokens/{id}/rotate");
+        let wrong = ask(&path, r#"{"overlapMs":2592000001}"#).await.problem(400, "BODY_INVALID");
+        assert_eq!(wrong["field"], "overlapMs");
+        let rotated = ask(&path, r#"{"overlapMs":10000}"#).await;
+        assert_eq!(rotated.status, 201, "{rotated:?}");
+        let rotated = rotated.json();
+        let (token, replaces) = (&rotated["token"], &rotated["replaces"]);
+        for member in ["name", "role", "scope"] {
+            assert_eq!(token[member], made["token"][member], "{rotated}");
+        }
+        assert_eq!(token["expiresAt"], "2026-01-01T00:02:40.000Z", "as long as the first, from now on");
+        assert_eq!(
+            (&replaces["id"], &replaces["expiresAt"], &replaces["rotatedTo"]),
+            (&json!(id), &json!("2026-01-01T00:01:10.000Z"), &token["id"])
+        );
+        let new = rotated["secret"].as_str().unwrap();
+        assert_ne!(new, old);
+        // The pool is not there, which only a worker that is let in is told.
+        let claim = async |secret: &str| {
+            let claim = post("/v1/pools/mail/claim", r#"{"functions":["send"]}"#).token(secret);
+            claim.send(server.address).await.status
+        };
+        assert_eq!((claim(old).await, claim(new).await), (404, 404));
+        let again = ask(&path, "{}").await.problem(409, "TOKEN_SPENT");
+        assert_eq!(again["rotatedTo"], token["id"]);
+        time.advance(10_000).await.unwrap();
+        soon(async { while claim(old).await != 401 {} }).await;
+        assert_eq!(claim(new).await, 404);
+
+        // At once, and never longer than the old one was to live.
+        let successor = token["id"].as_str().unwrap();
+        let path = format!("/admin/tokens/{successor}/rotate");
+        let rotated = ask(&path, r#"{"overlapMs":0}"#).await.json();
+        assert_eq!(rotated["replaces"]["expiresAt"], "2026-01-01T00:01:10.000Z");
+        assert_eq!(claim(new).await, 401, "at once, where it was rotated");
+        let third = rotated["token"]["id"].as_str().unwrap();
+        let rotated = ask(&format!("/admin/tokens/{third}/rotate"), "{}").await.json();
+        assert_eq!(rotated["replaces"]["expiresAt"], "2026-01-01T00:02:50.000Z", "sooner than in a day");
+
+        let fourth = rotated["token"]["id"].as_str().unwrap();
+        request("DELETE", &format!("/admin/tokens/{fourth}")).token(&admin).send(server.address).await;
+        ask(&format!("/admin/tokens/{fourth}/rotate"), "{}").await.problem(409, "TOKEN_SPENT");
+        ask("/admin/tokens/0000000000000000/rotate", "{}").await.problem(404, "TOKEN_NOT_FOUND");
+        let all = Tokens::new(server.store.clone()).list(None).await.unwrap();
+        assert_eq!(all.len(), 5, "a refused rotation makes no token");
+    });
+}
+
+#[test]
+fn of_two_rotations_at_once_one_makes_a_token() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let (one, other) = (Tokens::new(store.clone()), Tokens::new(store));
+        let (token, _) = one.create(New::named("a", Role::Reader).unwrap()).await.unwrap();
+        let rotate = async |tokens: &Tokens| {
+            tokens.rotate(&token.id, None, Duration::from_secs(60), &Lives::default()).await.unwrap()
+        };
+        let both = tokio::join!(rotate(&one), rotate(&other));
+        let done =
+            [both.0, both.1].iter().filter(|rotation| matches!(rotation, Rotation::Done { .. })).count();
+        assert_eq!((done, one.list(None).await.unwrap().len()), (1, 2));
+    });
+}
+
+#[test]
+fn taking_access_away_is_never_counted_and_never_refused_by_a_limit() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Running::start_on(options(), store).await;
+        let admin = server.token(Role::Admin).await;
+        let one = Definition::new(Kind::FixedWindow, 1.0, 3_600_000).unwrap();
+        mainstay_guards::limits::store::Limits::open(server.store.clone())
+            .await
+            .unwrap()
+            .define("adminOperations", one)
+            .await
+            .unwrap();
+        let make = post("/admin/tokens", r#"{"name":"a","role":"reader"}"#).token(&admin);
+        let id = loop {
+            // The limit is known here within a moment; until then more is let through.
+            let answer = make.send(server.address).await;
+            let Some(id) = answer.json()["token"]["id"].as_str().map(str::to_owned) else { continue };
+            if make.send(server.address).await.status == 429 {
+                break id;
+            }
+        };
+        for (method, path, status) in [
+            ("POST", format!("/admin/tokens/{id}/sign-out"), 200),
+            ("DELETE", "/admin/sessions".to_owned(), 200),
+            ("DELETE", format!("/admin/tokens/{id}"), 200),
+            ("DELETE", format!("/admin/tokens/{id}"), 200),
+            ("POST", "/admin/work/none/cancel".to_owned(), 404),
+            ("POST", "/admin/replays/none/cancel".to_owned(), 404),
+            ("POST", "/admin/dead-letter-operations/none/cancel".to_owned(), 404),
+        ] {
+            let ask = request(method, &path).header("Content-Type", "application/json").body("{}");
+            let answer = ask.token(&admin).send(server.address).await;
+            assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+        }
+        assert_eq!(make.send(server.address).await.status, 429, "what gives access is still counted");
     });
 }

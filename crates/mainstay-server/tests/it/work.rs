@@ -2,10 +2,8 @@
 
 use crate::client::{Request, get, post, request};
 use crate::running::{Running, options};
-use mainstay_flows::commands::Commands;
-use mainstay_flows::projections::Registry;
 use mainstay_server::tokens::New;
-use mainstay_server::{Role, Rooms, Tokens, equipped};
+use mainstay_server::{Builder, Role, Tokens, equipped};
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_work::{Call, Engine, Failure, Functions, Work};
 use serde_json::{Value, json};
@@ -28,10 +26,10 @@ impl Shop {
             .action("number", async |_: Call, number: u32| Ok(number))
             .action("refuse", async |_: Call, _: Value| Err::<(), _>(Failure::permanent("no")))
             .action("wait", async |_: Call, _: Value| std::future::pending::<Result<(), Failure>>().await);
-        let rooms = Rooms::open_with(&store, Commands::new(), Registry::new(), |_| functions).await.unwrap();
-        let work = rooms.work.clone();
+        let services = Builder::on_store(store.clone()).functions(functions).open().await.unwrap();
+        let work = services.work.clone();
         let engine = work.start().await.unwrap();
-        let server = Running::start_with(options(), rooms).await;
+        let server = Running::start_with(options(), services).await;
         let address = server.address;
         let shop = Self { server, work, engine, address };
         shop.put("/v1/pools/shop", json!({"retry": {"maxAttempts": 2, "initialBackoffMs": 1}})).await;
@@ -237,7 +235,7 @@ fn pools_are_made_changed_paused_and_looked_at() {
         assert_eq!(shop.put("/v1/pools/a%2Fb", json!({})).await["settings"]["maxParallelism"], 10);
         let pools = shop.get("/v1/pools").await;
         let names: Vec<_> = pools["pools"].as_array().unwrap().iter().map(|pool| &pool["name"]).collect();
-        assert_eq!(names, ["a/b", "deadLetterPool", "retrier", "shop", "timers"]);
+        assert_eq!(names, ["a/b", "deadLetterPool", "eventAppendPool", "retrier", "shop", "timers"]);
 
         assert_eq!(shop.post("/v1/pools/shop/pause", json!({})).await["isPaused"], true);
         let id = shop.enqueue(json!({"function": "echo", "args": 1})).await;
@@ -439,66 +437,86 @@ fn letters_are_listed_retried_ignored_and_purged() {
             assert_eq!(answer.status, 200, "{answer:?}");
             answer.json()
         };
-        let page = ask(get("/admin/letters?limit=3&pool=shop&function=refuse&status=pending")).await;
+        let page = ask(get("/admin/dead-letters?limit=3&name=refuse&kind=work&status=pending")).await;
         let of = |page: &Value| -> Vec<String> {
             let letters = page["letters"].as_array().unwrap().iter();
-            letters.map(|letter| letter["workId"].as_str().unwrap().to_owned()).collect()
+            letters.map(|letter| letter["reference"].as_str().unwrap().to_owned()).collect()
         };
+        let of_one =
+            |page: &Value, number: usize| page["letters"][number]["letterId"].as_str().unwrap().to_owned();
         assert_eq!(of(&page), [&*ids[4], &*ids[3], &*ids[2]]);
         let next = page["next"].as_str().unwrap();
-        let rest = ask(get(&format!("/admin/letters?limit=3&cursor={next}"))).await;
+        let rest = ask(get(&format!("/admin/dead-letters?limit=3&cursor={next}"))).await;
         assert_eq!((of(&rest).len(), rest.get("next")), (2, None));
-        assert_eq!(of(&ask(get("/admin/letters?kind=work")).await).len(), 5);
-        assert!(of(&ask(get("/admin/letters?kind=append")).await).is_empty());
+        assert_eq!(of(&ask(get("/admin/dead-letters?kind=work")).await).len(), 5);
+        assert!(of(&ask(get("/admin/dead-letters?kind=append")).await).is_empty());
+        let (first, second) = (of_one(&rest, 1), of_one(&rest, 0));
 
-        let letter = ask(get(&format!("/admin/letters/{}", ids[0]))).await;
-        assert_eq!((&letter["status"], &letter["args"]), (&json!("pending"), &json!(0)));
-        assert_eq!(letter["errors"][0]["failure"]["class"], "permanentServiceError");
-        let retried = ask(request("POST", &format!("/admin/letters/{}/retry", ids[0]))).await;
-        let letter = ask(get(&format!("/admin/letters/{}", ids[0]))).await;
-        assert_eq!((&letter["status"], &letter["retriedAs"]), (&json!("retried"), &retried["retriedAs"]));
-        let gone = request("POST", &format!("/admin/letters/{}/retry", ids[0])).token(&operator);
+        let letter = ask(get(&format!("/admin/dead-letters/{first}"))).await;
+        assert_eq!((&letter["status"], &letter["work"]["args"]), (&json!("pending"), &json!(0)));
+        assert_eq!(letter["attempts"][0]["failure"]["class"], "permanentServiceError");
+        let retried = ask(request("POST", &format!("/admin/work/{}/retry", ids[0]))).await;
+        let letter = ask(get(&format!("/admin/dead-letters/{first}"))).await;
+        assert_eq!(letter["retryCount"], 1);
+        assert_ne!(retried["retriedAs"], json!(ids[0]));
+        let gone = request("POST", &format!("/admin/work/{}/retry", ids[0])).token(&operator);
         let gone = gone.send(shop.address).await.problem(404, "DEAD_LETTER_NOT_FOUND");
         assert_eq!(gone["detail"], format!("Dead letter not found: {}", ids[0]));
-        let ignored = ask(request("POST", &format!("/admin/letters/{}/ignore", ids[1]))).await;
-        assert_eq!(ignored["status"], "ignored");
-        assert_eq!(ask(get("/admin/letters?status=ignored")).await["letters"][0]["workId"], json!(ids[1]));
+        ask(request("POST", &format!("/admin/dead-letters/{second}/ignore"))).await;
+        assert_eq!(of(&ask(get("/admin/dead-letters?status=ignored")).await), [&*ids[1]]);
+        let again = format!("/v1/work/{}", retried["retriedAs"].as_str().unwrap());
+        while ask(get(&again)).await["native"] != "failed" {}
 
-        let body = r#"{"filter":{"pool":"shop","function":"refuse"},"limit":2}"#;
-        let many = ask(post("/admin/letters/retry", body)).await;
-        assert_eq!(many["retried"].as_array().unwrap().len(), 2);
-        assert_eq!(
-            (&many["retried"][0]["workId"], &many["isMore"]),
-            (&json!(ids[2]), &json!(true)),
-            "oldest first"
-        );
+        // The oldest first, and no more than asked for.
+        let ended = async |body: Value, token: &str| {
+            let previewed = post("/admin/dead-letter-operations", &body.to_string()).token(token);
+            let previewed = previewed.send(shop.address).await.json();
+            let operation =
+                format!("/admin/dead-letter-operations/{}", previewed["operationId"].as_str().unwrap());
+            assert_eq!(
+                post(&format!("{operation}/run"), "{}").token(token).send(shop.address).await.status,
+                200
+            );
+            loop {
+                let told = ask(get(&operation)).await;
+                if told["status"] != "running" {
+                    return told;
+                }
+            }
+        };
+        let retry = json!({"action": "retry", "filter": {"kind": "work", "name": "refuse"}, "limit": 2});
+        let many = ended(retry, &operator).await;
+        assert_eq!((&many["total"], &many["done"]), (&json!(2), &json!(2)), "{many}");
+        let newest = ask(get(&format!("/admin/dead-letters/{}", of_one(&page, 0)))).await;
+        assert_eq!((&newest["status"], &newest["retryCount"]), (&json!("pending"), &json!(0)));
+        let oldest = ask(get(&format!("/admin/dead-letters/{first}"))).await;
+        assert_eq!(oldest["retryCount"], 2, "{oldest}");
 
-        let purge = post("/admin/letters/purge", r#"{"beforeMs":9000000000000}"#);
-        let refused = purge.clone().token(&operator).send(shop.address).await.problem(403, "UNAUTHORIZED");
+        let ignored = json!({"action": "purge", "filter": {"status": "ignored"}});
+        let refused = post("/admin/dead-letter-operations", &ignored.to_string()).token(&operator);
+        let refused = refused.send(shop.address).await.problem(403, "UNAUTHORIZED");
         assert_eq!(refused["detail"], "Admin role required");
-        let purged = purge.token(&admin).send(shop.address).await.json();
-        assert!(purged["purged"].as_u64().unwrap() >= 5, "{purged}");
+        assert_eq!(ended(ignored, &admin).await["done"], 1);
 
         for (path, field) in [
             ("?limit=0", "limit"),
             ("?cursor=7", "cursor"),
-            ("?cursor=l-1", "cursor"),
-            ("?cursor=lffffffffffffffff", "cursor"),
+            ("?cursor=letter_-1", "cursor"),
             ("?status=dead", "status"),
             ("?colour=red", "colour"),
         ] {
-            let answer = get(&format!("/admin/letters{path}")).token(&operator).send(shop.address).await;
+            let answer = get(&format!("/admin/dead-letters{path}")).token(&operator).send(shop.address).await;
             assert_eq!(answer.problem(400, "QUERY_INVALID")["field"], field, "{path}");
         }
-        let unknown = get("/admin/letters?pool=x").token(&operator).send(shop.address).await;
-        unknown.problem(404, "UNKNOWN_POOL");
-        let bad = post("/admin/letters/retry", r#"{"limit":0}"#).token(&operator).send(shop.address).await;
-        assert_eq!(bad.problem(400, "BODY_INVALID")["field"], "limit");
-        let bad = post("/admin/letters/retry", r#"{"filter":{"status":"x"}}"#).token(&operator);
-        assert_eq!(bad.send(shop.address).await.problem(400, "BODY_INVALID")["field"], "filter.status");
-        let bad = post("/admin/letters/purge", "{}").token(&admin).send(shop.address).await;
-        assert_eq!(bad.problem(400, "BODY_INVALID")["field"], "beforeMs");
-        for path in ["/admin/letters/x", "/admin/letters/x/retry", "/admin/letters/x/ignore"] {
+        for (body, field) in [
+            (r#"{"action":"retry","limit":0}"#, "limit"),
+            (r#"{"action":"retry","filter":{"status":"x"}}"#, "filter.status"),
+            ("{}", "action"),
+        ] {
+            let bad = post("/admin/dead-letter-operations", body).token(&operator).send(shop.address).await;
+            assert_eq!(bad.problem(400, "BODY_INVALID")["field"], field, "{body}");
+        }
+        for path in ["/admin/dead-letters/x", "/admin/dead-letters/x/retry", "/admin/dead-letters/x/ignore"] {
             let method = if path.ends_with('x') { "GET" } else { "POST" };
             let answer = request(method, path).token(&operator).send(shop.address).await;
             answer.problem(404, "DEAD_LETTER_NOT_FOUND");
@@ -516,11 +534,11 @@ async fn a_token_with_a_tenant_reaches_no_work() {
     let (_, secret) = Tokens::new(shop.server.store.clone()).create(new).await.unwrap();
     let is_of_work = |path: &str| {
         let paths = ["/v1/pools", "/v1/work", "/v1/leases", "/v1/runs", "/v1/timers", "/v1/crons"];
-        let letters = ["/admin/letters", "/admin/dead-letters", "/admin/dead-letter-operations"];
+        let letters = ["/admin/dead-letters", "/admin/dead-letter-operations"];
         paths.iter().chain(&letters).any(|start| path.starts_with(start))
     };
     let routes: Vec<_> = shop.server.table.iter().filter(|route| is_of_work(&route.path)).collect();
-    assert!(routes.len() > 36, "{routes:?}");
+    assert!(routes.len() > 30, "{routes:?}");
     for route in routes {
         let path = route.path.replace("{lease}", "1").replace(['{', '}'], "x");
         let answer = request(route.method.as_str(), &path).token(secret.reveal()).send(shop.address).await;

@@ -5,13 +5,16 @@ pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 
+use crate::body::Body;
+use crate::capabilities::Capabilities;
 use crate::figures::Figures;
 use crate::options::Manner;
 use crate::wakeups::Hub;
-use crate::{Error, Location, Options, Result, Tx};
-use std::future::Future;
+use crate::{Error, Location, Options, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use {crate::Tx, std::future::Future};
 
 /// The driver of an open store.
 pub(crate) enum Driver {
@@ -47,34 +50,24 @@ impl Driver {
         }
     }
 
-    pub(crate) async fn transact<T, F, Fut>(&self, work: F, manner: Manner, under_way: i64) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
+    pub(crate) async fn transact(&self, body: Body, manner: Manner, under_way: i64) -> Result<()> {
         // Only SQLite asks who else is there, and a build may do without it.
         let _ = under_way;
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(driver) => driver.transact(work, manner.limit, under_way).await,
+            Self::Sqlite(driver) => driver.transact(body, manner.limit, under_way).await,
             #[cfg(feature = "postgres")]
             // Boxed, so that a transaction of SQLite, which is all done in microseconds, is not as large as this.
-            Self::Postgres(driver) => Box::pin(driver.transact(work, manner)).await,
+            Self::Postgres(driver) => Box::pin(driver.transact(body, manner)).await,
         }
     }
 
-    pub(crate) async fn read<T, F, Fut>(&self, work: F, manner: Manner) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
+    pub(crate) async fn read(&self, body: Body, manner: Manner) -> Result<()> {
         match self {
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(driver) => driver.read(work, manner.limit).await,
+            Self::Sqlite(driver) => driver.read(body, manner.limit).await,
             #[cfg(feature = "postgres")]
-            Self::Postgres(driver) => Box::pin(driver.read(work, manner)).await,
+            Self::Postgres(driver) => Box::pin(driver.read(body, manner)).await,
         }
     }
 
@@ -97,8 +90,17 @@ impl Driver {
         }
     }
 
-    /// Whether several nodes may work on the database at once.
-    pub(crate) fn is_shared(&self) -> bool {
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Capabilities::SQLITE,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Capabilities::POSTGRES,
+        }
+    }
+
+    /// Which of the two dialects the database speaks.
+    pub(crate) fn is_postgres(&self) -> bool {
         match self {
             #[cfg(feature = "sqlite")]
             Self::Sqlite(_) => false,

@@ -19,7 +19,7 @@ const INSERT_STEP: &str = "INSERT INTO mainstay_migrations \
 /// Applies what is missing, all in one transaction, or refuses to work with the schema as it is.
 pub(crate) async fn run(store: &Store, options: &Options) -> Result<Report> {
     let plan =
-        Plan { components: components(options), is_postgres: store.is_shared(), migrate: options.migrate };
+        Plan { components: components(options), is_postgres: store.is_postgres(), migrate: options.migrate };
     // Building an index on a large table takes its time, and so does waiting for the node that does it.
     let store = &store.with_time_limit(LONGEST);
     // Looking first keeps an up-to-date node from taking the lock and writing anything.

@@ -1,6 +1,6 @@
 //! Transactions that share a commit on SQLite: only the one that breaks things fails.
 
-use mainstay_store::{Error, Options, Result, Store, Tx, params};
+use mainstay_store::{Error, Listener, Options, Result, Store, Topic, Tx, params};
 use mainstay_testkit::stores::{Kind, for_each_kind};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -221,6 +221,37 @@ fn a_caller_that_gave_up_waiting_is_not_run() {
         drop(hold);
         holder.await.unwrap().unwrap();
         assert_eq!(ids(&store).await, [] as [i64; 0], "whoever was told that nothing was done must be right");
+    });
+}
+
+#[test]
+fn every_member_of_a_group_wakes_its_listeners_and_a_failed_one_does_not() {
+    for_each_kind(&[Kind::SqliteFile], async |place| {
+        let store = with_tables(place.options()).await;
+        let topics: Vec<Topic> = (0..4).map(|id| Topic::new(&format!("member.{id}")).unwrap()).collect();
+        let mut listeners: Vec<Listener> = topics.iter().map(|topic| store.listen(topic.clone())).collect();
+        let (hold, holder) = hold_writer(&store).await;
+        let mut members = Vec::new();
+        for (id, topic) in (0_i64..).zip(&topics) {
+            let (caller, topic) = (store.clone(), topic.clone());
+            let member = async |tx: Tx, (id, topic): (i64, Topic)| {
+                tx.execute("INSERT INTO notes (id) VALUES ($1)", params![id]).await?;
+                tx.wake(&topic)?;
+                if id == 2 { Err(Error::application("no")) } else { Ok(()) }
+            };
+            members.push(tokio::spawn(async move { caller.transact_with((id, topic), member).await }));
+            wait_for_queue(&store, id + 1).await;
+        }
+        drop(hold);
+        holder.await.unwrap().unwrap();
+        for (id, member) in members.into_iter().enumerate() {
+            assert_eq!(member.await.unwrap().is_ok(), id != 2, "member {id}");
+        }
+        assert_eq!(ids(&store).await, [0, 1, 3]);
+        for (id, listener) in listeners.iter_mut().enumerate() {
+            // The commit is over, and with it all that it wakes.
+            assert_eq!(listener.woken(Duration::ZERO).await, id != 2, "member {id}");
+        }
     });
 }
 

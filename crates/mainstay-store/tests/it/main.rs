@@ -17,6 +17,8 @@ mod pairs;
 mod power_loss;
 mod reads;
 mod riding;
+mod searches;
+mod sql_text;
 mod time_and_wakeups;
 mod tls;
 mod transactions;

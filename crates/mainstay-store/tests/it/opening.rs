@@ -225,3 +225,49 @@ async fn a_file_of_a_newer_program_is_left_as_it_is() {
     assert!(fs::read(&home.file).unwrap() == before);
     assert_eq!(home.listing(), ["store.db"]);
 }
+
+/// The modes of the files in a folder, by name.
+#[cfg(unix)]
+fn modes(folder: &Path) -> Vec<(String, u32)> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.unwrap();
+        (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().permissions().mode() & 0o777)
+    };
+    let mut modes: Vec<_> = fs::read_dir(folder).unwrap().map(mode).collect();
+    modes.sort();
+    modes
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn every_file_of_a_store_is_its_owners_alone() {
+    let home = Home::new();
+    let store = Store::open(&home.url()).await.unwrap();
+    write_note(&store).await;
+    store.backup(&home.folder.path().join("copy")).await.unwrap();
+    let names = ["copy", "store.db", "store.db-owner", "store.db-shm", "store.db-wal"];
+    assert_eq!(modes(home.folder.path()), names.map(|name| (name.to_owned(), 0o600)));
+    store.close().await;
+
+    let (copy, restored) = (home.folder.path().join("copy"), home.folder.path().join("restored.db"));
+    let restoring = mainstay_store::backup::restore(&copy, Options::new(url(&restored))).await.unwrap();
+    restoring.finish().unwrap();
+    assert!(modes(home.folder.path()).contains(&("restored.db".to_owned(), 0o600)));
+}
+
+/// A mode that an operator chose stays, and holds for the write-ahead log too.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_wider_mode_of_a_store_is_left_as_it_is() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::with_note().await;
+    fs::set_permissions(&home.file, PermissionsExt::from_mode(0o640)).unwrap();
+    let store = Store::open(&home.url()).await.unwrap();
+    write_note(&store).await;
+    let wide = |name: &str| (name.to_owned(), 0o640);
+    assert_eq!(
+        modes(home.folder.path()),
+        [wide("store.db"), ("store.db-owner".to_owned(), 0o600), wide("store.db-shm"), wide("store.db-wal")]
+    );
+}

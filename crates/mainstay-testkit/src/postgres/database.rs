@@ -39,6 +39,11 @@ impl Database {
         &self.name
     }
 
+    /// Runs a script of SQL statements, such as a dump.
+    pub fn run(&self, script: &str) -> Result<()> {
+        sql::run(&self.url, &[script]).map(drop)
+    }
+
     /// The URL of this database for a user who may connect and do nothing else: no schemas, no tables, not even
     /// temporary ones.
     pub fn limited_user(&self) -> Result<String> {

@@ -2,7 +2,7 @@
 
 use super::floor::{Entrance, Execution, Ticket};
 use super::settler::{self, Done};
-use super::{Desk, Shared};
+use super::{Bell, Desk, Shared};
 use crate::claim::{Claimed, Group, MAX_CLAIM, Taken, Wish, claim, claimed_after, read};
 use crate::directory::{Directory, lanes_topic, pool_topic};
 use crate::error::{Error, Result};
@@ -18,8 +18,8 @@ use mainstay_core::circuit::{Admitted, Circuit, Ended, Gate, Rejected};
 use mainstay_core::failure::{Class, Failure};
 use mainstay_store::{Listener, Tx};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, watch};
@@ -27,60 +27,95 @@ use tracing::Instrument;
 
 /// How long to wait for a wake-up before looking by oneself. The keeper looks far more often, for all pools at once.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
+/// After this time without work a pool is idle: its attendant and its settler are dropped until it is woken. One of which
+/// nothing was taken is idle at once.
+const IDLE_AFTER: Duration = Duration::from_secs(10);
 
 /// How often from the very front while there is always something to do; while there is not, the keeper does.
 const SWEEP_ALL_EVERY: Duration = Duration::from_secs(300);
 
-/// Serves one pool until the engine stops and everything has ended.
-pub(super) async fn attend(shared: Arc<Shared>, pool: i64, name: String, nudge: Arc<Notify>) {
+/// Wake-up of a pool's attendant. An idle pool holds nothing else in memory.
+struct Alarm {
+    bell: Arc<Bell>,
+    work: Listener,
+    look: watch::Receiver<u64>,
+}
+
+/// Serves one pool until the engine stops and everything has ended, or the pool is deleted.
+pub(super) async fn attend(shared: Arc<Shared>, pool: i64, bell: Arc<Bell>) {
+    let work = shared.ground.store.listen(pool_topic(pool));
+    let mut alarm = Alarm { bell, work, look: shared.look.subscribe() };
+    let (mut last_batch, mut from_front) = (0, false);
+    while !shared.is_stopping() && !alarm.bell.is_deleted() {
+        // Boxed, so that an idle pool has no room for it.
+        last_batch = Box::pin(serve(&shared, pool, &mut alarm, (last_batch, from_front))).await;
+        from_front = tokio::select! {
+            is_woken = alarm.work.woken(LOOK_AGAIN) => !is_woken,
+            // The keeper has seen something, wherever that is.
+            () = alarm.bell.nudge.notified() => true,
+            _ = alarm.look.changed() => true,
+            () = shared.stopped() => false,
+        };
+    }
+}
+
+/// Serves one pool until it is idle or served no more, after the batch that was taken last, at first from the very front if
+/// asked; the number of the batch that was taken last then.
+async fn serve(
+    shared: &Arc<Shared>,
+    pool: i64,
+    alarm: &mut Alarm,
+    (last_batch, from_front): (i64, bool),
+) -> i64 {
     let desk = Arc::new(Desk {
         pool,
-        name,
-        held: std::sync::Mutex::default(),
+        name: alarm.bell.name.clone(),
+        held: Mutex::default(),
+        settings: Mutex::default(),
         running: Default::default(),
         freed: Notify::new(),
     });
     let (done, ended) = unbounded_channel();
     let settling = tokio::spawn(settler::settle_all(shared.clone(), desk.clone(), ended));
-    let store = &shared.ground.store;
     let mut attendant = Attendant {
-        work: store.listen(pool_topic(pool)),
-        new_lanes: store.listen(lanes_topic()),
-        look: shared.look.subscribe(),
+        alarm,
+        new_lanes: shared.ground.store.listen(lanes_topic()),
         lanes: Vec::new(),
         probe_lanes: Vec::new(),
         is_probing: false,
+        has_taken: false,
         sweep_all_at: Instant::now() + SWEEP_ALL_EVERY,
         at_once: MAX_CLAIM,
-        nudge,
-        last_batch: 0,
-        shared,
+        last_batch,
+        shared: shared.clone(),
         desk,
         done,
     };
-    attendant.serve().await;
-    // The settler ends when everybody who could tell it something has.
+    attendant.serve(from_front).await;
+    let last_batch = attendant.last_batch;
+    // The settler ends when every sender is dropped; of an idle pool nothing runs, so that is at once.
     drop(attendant);
     drop(settling.await);
+    last_batch
 }
 
-struct Attendant {
+struct Attendant<'a> {
     shared: Arc<Shared>,
     desk: Arc<Desk>,
     done: UnboundedSender<Done>,
-    work: Listener,
+    alarm: &'a mut Alarm,
     new_lanes: Listener,
-    look: watch::Receiver<u64>,
     /// In groups of the same priority, the most urgent first.
     lanes: Vec<Vec<i64>>,
     /// Lanes of functions whose circuits are half open: of these one item is taken, and it is the probe.
     probe_lanes: Vec<Vec<i64>>,
     /// Whether such an item was taken and nothing has been heard since.
     is_probing: bool,
+    /// Whether anything was taken since the pool was idle.
+    has_taken: bool,
     /// When is to be looked from the very front.
     sweep_all_at: Instant,
     at_once: usize,
-    nudge: Arc<Notify>,
     /// The number of the batch that was taken last.
     last_batch: i64,
 }
@@ -99,15 +134,15 @@ enum Rest {
     For(Duration),
 }
 
-impl Attendant {
-    async fn serve(&mut self) {
+impl Attendant<'_> {
+    async fn serve(&mut self, mut from_front: bool) {
         let mut are_lanes_known = false;
-        while !self.shared.is_stopping() {
+        while !self.shared.is_stopping() && !self.alarm.bell.is_deleted() {
             let lease = self.shared.lease.load(Ordering::Acquire);
             // Also while there is always more to do: a new lane may be the most urgent of all.
             are_lanes_known &= !self.new_lanes.is_woken();
-            if self.look.has_changed().unwrap_or(false) {
-                self.look.mark_unchanged();
+            if self.alarm.look.has_changed().unwrap_or(false) {
+                self.alarm.look.mark_unchanged();
                 are_lanes_known = false;
             }
             if !are_lanes_known {
@@ -122,6 +157,9 @@ impl Attendant {
                         continue;
                     }
                 }
+            }
+            if std::mem::take(&mut from_front) {
+                look_from_front(&self.shared, self.all_lanes()).await;
             }
             let claiming = async {
                 self.look_behind().await?;
@@ -138,16 +176,19 @@ impl Attendant {
                     continue;
                 }
             };
-            self.rest(rest, &mut are_lanes_known).await;
+            if self.rest(rest, &mut are_lanes_known).await {
+                return;
+            }
         }
     }
 
     /// The lanes that this node may take from, and those from which it may take a probe.
     async fn read_lanes(&self) -> Result<[Vec<Vec<i64>>; 2]> {
         let read = async |tx: Tx, (ground, pool): (Arc<Ground>, i64)| {
+            let functions = ground.functions();
             let mut lanes = [Vec::new(), Vec::new()];
             for (lanes, gate) in lanes.iter_mut().zip([Gate::Open, Gate::OneProbe]) {
-                let may = |function: &str| ground.functions.gate(function) == Some(gate);
+                let may = |function: &str| functions.gate(function) == Some(gate);
                 *lanes = Directory::lanes_of(&tx, pool, may).await?;
             }
             Ok(lanes)
@@ -175,7 +216,12 @@ impl Attendant {
         let lanes = Arc::new(Group::all(&self.shared.ground, lanes));
         let wish = Wish { pool: self.desk.pool, lease, lanes, running, most };
         let take = async |tx: Tx, (ground, wish): (Arc<Ground>, Wish)| claim(&ground, &tx, &wish).await;
-        Ok(self.shared.ground.store.transact_with((self.shared.ground.clone(), wish), take).await?)
+        let context = (self.shared.ground.clone(), wish);
+        let claimed = self.shared.ground.store.transact_with(context, take).await?;
+        if let Some(settings) = &claimed.settings {
+            *self.desk.settings.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings.clone());
+        }
+        Ok(claimed)
     }
 
     async fn claim(&mut self, lease: i64) -> Result<Rest> {
@@ -260,7 +306,7 @@ impl Attendant {
         figures.running.add(texts.len() as i64);
         self.desk.running.fetch_add(texts.len(), Ordering::AcqRel);
         let batch = held.batch;
-        self.last_batch = batch;
+        (self.last_batch, self.has_taken) = (batch, true);
         self.desk.held().insert(batch, held);
         let taken: Vec<Taken> = read(texts).collect();
         let mut floor = self.shared.floor.enter();
@@ -275,7 +321,8 @@ impl Attendant {
 
     fn start(&self, floor: &mut Entrance<'_>, batch: i64, taken: Taken, now_ms: i64) {
         let (id, cancel) = (taken.id, Cancel::default());
-        let function = self.shared.ground.functions.get(&taken.item.function);
+        let functions = self.shared.ground.functions();
+        let function = functions.get(&taken.item.function);
         let is_late = taken.item.deadline_at.is_some_and(|deadline| deadline <= now_ms);
         let plan = match function.map(|function| &function.body) {
             _ if taken.item.function == UNREADABLE => {
@@ -287,7 +334,7 @@ impl Attendant {
             Some(Body::Action { run, timeout }) => {
                 let call = call(&self.shared.ground, id, &taken.item, cancel.clone());
                 let span = span::span(&self.desk.name, &taken.item, &call);
-                let circuit = self.shared.ground.functions.circuit(&taken.item.function).cloned();
+                let circuit = functions.circuit(&taken.item.function).cloned();
                 let ticket = Ticket { batch, taken, done: self.done.clone() };
                 let execution = Arc::new(Execution::of_action(cancel, ticket, *timeout));
                 floor.add(id, execution.clone());
@@ -300,7 +347,8 @@ impl Attendant {
         let _ = self.done.send((batch, Ending::new(taken, plan, cancel)));
     }
 
-    async fn rest(&mut self, rest: Rest, are_lanes_known: &mut bool) {
+    /// Waits until it is worth claiming again; true when the pool is idle instead.
+    async fn rest(&mut self, rest: Rest, are_lanes_known: &mut bool) -> bool {
         let freed = self.desk.freed.notified();
         match rest {
             Rest::No => {}
@@ -308,27 +356,36 @@ impl Attendant {
                 tokio::select! {
                     () = freed => *are_lanes_known &= !self.is_probing,
                     () = self.shared.stopped() => {}
-                    _ = self.look.changed() => *are_lanes_known = false,
+                    _ = self.alarm.look.changed() => *are_lanes_known = false,
                 }
             }
             Rest::For(wait) => self.shared.pause(wait).await,
             Rest::UntilWork | Rest::UntilSweep => {
-                let until = match rest {
-                    Rest::UntilSweep => fronts::LOOK_EVERY,
-                    _ => LOOK_AGAIN,
+                let is_any_running = self.desk.running.load(Ordering::Acquire) > 0;
+                let (until, may_idle) = match rest {
+                    Rest::UntilSweep => (fronts::LOOK_EVERY, false),
+                    _ if is_any_running => (LOOK_AGAIN, false),
+                    _ if !self.has_taken => return true,
+                    _ => (IDLE_AFTER, true),
                 };
                 tokio::select! {
-                    _ = self.work.woken(until) => {}
-                    is_new = self.new_lanes.woken(until) => *are_lanes_known &= !is_new,
+                    is_woken = self.alarm.work.woken(until) => return may_idle && !is_woken,
+                    is_new = self.new_lanes.woken(until) => {
+                        *are_lanes_known &= !is_new;
+                        return may_idle && !is_new;
+                    }
                     // The keeper has seen something, wherever that is.
-                    () = self.nudge.notified() => look_from_front(&self.shared, self.all_lanes()).await,
+                    () = self.alarm.bell.nudge.notified() => {
+                        look_from_front(&self.shared, self.all_lanes()).await;
+                    }
                     // What ended since the claim has left room for others, and a last look gives back what they may use.
                     () = freed => *are_lanes_known &= !self.is_probing,
                     () = self.shared.stopped() => {}
-                    _ = self.look.changed() => *are_lanes_known = false,
+                    _ = self.alarm.look.changed() => *are_lanes_known = false,
                 }
             }
         }
+        false
     }
 }
 
@@ -365,7 +422,9 @@ async fn act(execution: Arc<Execution>, run: Arc<ActionBody>, call: Call, circui
             () = cancel.asked() => return execution.end(stopped(cancel)),
         },
     };
-    let mut running = std::pin::pin!(AssertUnwindSafe(async move { run(call).await }).catch_unwind());
+    let mut running = std::pin::pin!(
+        AssertUnwindSafe(call.cause.clone().scope(async move { run(call).await })).catch_unwind()
+    );
     let turns = std::future::poll_fn(|context| execution.turn(|| running.as_mut().poll(context)));
     let ended = tokio::select! {
         biased;

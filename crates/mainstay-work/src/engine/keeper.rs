@@ -1,8 +1,9 @@
 //! Keeps the node's lease, takes back what others left, finds new pools, and tidies up.
 
-use super::Shared;
 use super::attendant::attend;
+use super::{Bell, Shared};
 use crate::claim::{Held, unpack};
+use crate::delete::FORGET_DELETED;
 use crate::directory::{cancels_topic, pools_topic};
 use crate::enqueue::uuid;
 use crate::error::Error;
@@ -79,7 +80,7 @@ pub(super) async fn keep(shared: Arc<Shared>, tasks: Weak<Mutex<JoinSet<()>>>) {
                         continue;
                     }
                 }
-                // A new pool has no attendant yet.
+                // A new pool has no attendant yet, and one that was deleted needs none.
                 _ = pools.woken(left) => {}
                 () = shared.stopped() => {}
                 _ = look.changed() => looked = None,
@@ -144,10 +145,10 @@ async fn round(
             Err(error) => tracing::error!(%error, lease, "taking back the work of a lease failed"),
         }
     }
-    see_to(shared, pools, &[], tasks);
+    see_to(shared, pools, tasks);
     ask(shared).await;
     if is_quiet {
-        see_to(shared, Vec::new(), &ready(shared).await, tasks);
+        nudge(shared, &ready(shared).await);
     }
     Ok(())
 }
@@ -161,19 +162,34 @@ async fn ready(shared: &Shared) -> Vec<i64> {
     })
 }
 
-/// Lets every pool have an attendant, and tells those who have something to do.
-fn see_to(shared: &Arc<Shared>, pools: Vec<(i64, String)>, ready: &[i64], tasks: &Weak<Mutex<JoinSet<()>>>) {
+/// Starts an attendant for every new pool, and ends those of deleted ones.
+fn see_to(shared: &Arc<Shared>, pools: Vec<(i64, String)>, tasks: &Weak<Mutex<JoinSet<()>>>) {
+    let Some(tasks) = tasks.upgrade() else { return };
+    let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
     let mut attended = shared.pools.lock().unwrap_or_else(PoisonError::into_inner);
+    let listed: HashSet<i64> = pools.iter().map(|(pool, _)| *pool).collect();
+    attended.retain(|pool, bell| {
+        let is_listed = listed.contains(pool);
+        if !is_listed {
+            bell.delete();
+            shared.ground.forget_pool(*pool, &bell.name);
+        }
+        is_listed
+    });
     for (pool, name) in pools {
         let Entry::Vacant(place) = attended.entry(pool) else { continue };
-        let nudge = place.insert(Arc::default()).clone();
-        if let Some(tasks) = tasks.upgrade() {
-            let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.spawn(attend(shared.clone(), pool, name, nudge));
-        }
+        let bell = place.insert(Arc::new(Bell::new(name))).clone();
+        tasks.spawn(attend(shared.clone(), pool, bell));
     }
-    // A node may die between its commit and its wake-up, so what is ready is looked for now and then.
-    ready.iter().filter_map(|pool| attended.get(pool)).for_each(|nudge| nudge.notify_one());
+    // Attendants of deleted pools leave nothing behind.
+    while tasks.try_join_next().is_some() {}
+}
+
+/// Wakes the attendants of pools that have something to do. A node may die between its commit and its wake-up, so what is
+/// ready is looked for now and then.
+fn nudge(shared: &Shared, ready: &[i64]) {
+    let attended = shared.pools.lock().unwrap_or_else(PoisonError::into_inner);
+    ready.iter().filter_map(|pool| attended.get(pool)).for_each(|bell| bell.nudge.notify_one());
 }
 
 /// The items that are to stop.
@@ -262,7 +278,7 @@ static ADD_TOTALS: LazyLock<Bulk> = LazyLock::new(|| {
 /// Sums up changes and forgets what is old; whether there is more to forget.
 pub(crate) async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<bool> {
     tx.lock("mainstay.work.tidy").await?;
-    let now_ms = ground.now_ms(tx).await?;
+    let now_ms = tx.now_ms().await?;
     let mut sums: BTreeMap<i64, [i64; 3]> = BTreeMap::new();
     for row in tx.query(FOLD, params![now_ms - LATELY_MS * 2]).await? {
         let sum = sums.entry(row.get(0)?).or_default();
@@ -281,6 +297,7 @@ pub(crate) async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<boo
     let forget = format!("DELETE FROM mainstay_ended WHERE {}", ground.among("id", OLD));
     let forgotten = tx.execute(&forget, params).await?;
     tx.execute(FORGET_DEDUPE, params![now_ms]).await?;
+    tx.execute(FORGET_DELETED, params![before]).await?;
     tx.execute(FORGET_CANCELS, params![now_ms - 24 * 3_600_000]).await?;
     Ok(forgotten == FORGET_AT_ONCE)
 }
@@ -304,7 +321,7 @@ mod tests {
                 let id = Uuid::from_u128(number);
                 tx.execute(sql, params![&id.as_bytes()[..], 0]).await?;
             }
-            tx.execute(sql, params![&new.as_bytes()[..], ground.now_ms(&tx).await?]).await
+            tx.execute(sql, params![&new.as_bytes()[..], tx.now_ms().await?]).await
         };
         store.transact_with(work.ground().clone(), fill).await.unwrap();
         let mut rounds = Vec::new();

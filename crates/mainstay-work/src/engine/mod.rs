@@ -1,8 +1,9 @@
 //! The engine: what a node does about work.
 //!
-//! - `attendant`: one for each pool; takes items and hands them to their functions
+//! - `attendant`: one for each pool; takes items and hands them to their functions. An idle pool is a task that waits to
+//!   be woken, and nothing else
 //! - `floor`: what runs, and the watchman who ends what takes too long
-//! - `settler`: one for each pool; ends executions, many in one transaction
+//! - `settler`: one for each pool that is not idle; ends executions, many in one transaction
 //! - `keeper`: keeps the node's lease, takes back what others left, finds new pools, tidies up
 //! - `timekeeper`: lets items be ready when their time has come
 
@@ -19,6 +20,7 @@ use crate::claim::Held;
 use crate::error::{Error, Result};
 use crate::lease;
 use crate::next::Outcome;
+use crate::pool::Pool;
 use crate::work::Ground;
 use mainstay_store::Tx;
 use std::collections::HashMap;
@@ -54,8 +56,32 @@ pub(crate) struct Shared {
     floor: Floor,
     /// How many items had been taken when the keeper last looked.
     taken: AtomicU64,
-    /// The pools that are attended, and how their attendants are told that there is something to do.
-    pools: Mutex<HashMap<i64, Arc<Notify>>>,
+    /// The pools that are attended, by number.
+    pools: Mutex<HashMap<i64, Arc<Bell>>>,
+}
+
+/// Signals to the loops of one pool.
+struct Bell {
+    name: String,
+    /// Woken when there is something to do.
+    nudge: Notify,
+    is_deleted: AtomicBool,
+}
+
+impl Bell {
+    fn new(name: String) -> Self {
+        Self { name, nudge: Notify::new(), is_deleted: AtomicBool::new(false) }
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Acquire)
+    }
+
+    /// The pool was deleted, so its loops end.
+    fn delete(&self) {
+        self.is_deleted.store(true, Ordering::Release);
+        self.nudge.notify_one();
+    }
 }
 
 /// What is known here of one pool's work.
@@ -64,6 +90,8 @@ struct Desk {
     name: String,
     /// Batches that are not all done.
     held: Mutex<HashMap<i64, Held>>,
+    /// The pool's settings as of the last claim.
+    settings: Mutex<Option<Arc<Pool>>>,
     running: AtomicUsize,
     /// Woken when something has ended.
     freed: Notify,
@@ -77,6 +105,7 @@ impl Desk {
 
 impl Engine {
     pub(crate) async fn start(ground: Arc<Ground>) -> Result<Self> {
+        let functions = ground.seal_functions();
         let holder = format!("node-{:08x}", ground.random.next_u64() as u32);
         let lease = take_lease(&ground, &holder).await?;
         let shared = Arc::new(Shared {
@@ -92,7 +121,7 @@ impl Engine {
             pools: Mutex::default(),
         });
         shared.floor.watch(shared.ground.figures.clone()).map_err(mainstay_store::Error::application)?;
-        for (_, circuit) in shared.ground.functions.circuits() {
+        for (_, circuit) in functions.circuits() {
             let shared = Arc::downgrade(&shared);
             // What may be taken has changed.
             circuit.on_change(Arc::new(move || {

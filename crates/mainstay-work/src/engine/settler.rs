@@ -12,8 +12,8 @@ use crate::settle::{Ending, Plan, Settlement, settle};
 use crate::work::Ground;
 use mainstay_store::{Hold, Tx, params};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use uuid::Uuid;
 
@@ -30,7 +30,8 @@ const MAX_FAILURES: usize = 3;
 /// Settles until nobody can tell of another end.
 pub(super) async fn settle_all(shared: Arc<Shared>, desk: Arc<Desk>, mut ended: UnboundedReceiver<Done>) {
     let settler = Settler { shared, desk };
-    let mut done = Vec::with_capacity(MAX_SETTLED);
+    // It grows with what ends: room for the most would cost every idle pool 150 KB.
+    let mut done = Vec::new();
     while ended.recv_many(&mut done, MAX_SETTLED).await > 0 {
         let count = done.len();
         let over: Vec<(Uuid, Cancel)> =
@@ -56,7 +57,7 @@ struct Settler {
 
 impl Settler {
     fn runs_authors_code(&self, ending: &Ending) -> bool {
-        suspect(&self.shared.ground.functions, ending).is_some()
+        suspect(&self.shared.ground.functions(), ending).is_some()
     }
 
     async fn settle(&self, mut done: Vec<Done>) {
@@ -79,7 +80,7 @@ impl Settler {
             if done.is_empty() {
                 return;
             }
-            let suspect = suspect(&self.shared.ground.functions, &done[0].1);
+            let suspect = suspect(&self.shared.ground.functions(), &done[0].1);
             let settlement = self.settlement(lease, done);
             let Err(error) = self.settle_once(&settlement, is_unknown).await else {
                 return self.settled(&settlement);
@@ -142,12 +143,11 @@ impl Settler {
         Ok(ground.store.transact_with(context, run).await?)
     }
 
-    /// The pool's settings as they were seen last.
+    /// The pool's settings as they were read last.
     fn settings(&self) -> Arc<Pool> {
-        self.shared
-            .ground
-            .settings_of(&self.desk.name)
-            .unwrap_or_else(|| Arc::new(Pool::new(&self.desk.name)))
+        let of_claim = || self.desk.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.shared.ground.settings_of(&self.desk.name).or_else(of_claim);
+        known.unwrap_or_else(|| Arc::new(Pool::new(&self.desk.name)))
     }
 
     fn settled(&self, settlement: &Settlement) {

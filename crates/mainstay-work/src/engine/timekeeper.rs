@@ -24,13 +24,13 @@ pub(super) async fn watch(shared: Arc<Shared>) {
     let mut changed = shared.ground.store.listen(time_topic());
     let mut look = shared.look.subscribe();
     while !shared.is_stopping() {
-        let next = async |tx: Tx, ground: Arc<Ground>| {
+        let next = async |tx: Tx| {
             let item: Option<i64> = tx.query_one(NEXT, &[]).await?.get(0)?;
             let tick: Option<i64> = tx.query_one(crons::NEXT, &[]).await?.get(0)?;
-            let now_ms = ground.now_ms(&tx).await?;
+            let now_ms = tx.now_ms().await?;
             Ok(item.into_iter().chain(tick).min().map(|next| next - now_ms))
         };
-        let wait_ms = match shared.ground.store.read_with(shared.ground.clone(), next).await {
+        let wait_ms = match shared.ground.store.read(next).await {
             Ok(wait_ms) => wait_ms,
             Err(error) => {
                 shared.endure(&error.into(), "looking at the clock").await;
@@ -59,7 +59,7 @@ pub(super) async fn watch(shared: Arc<Shared>) {
 /// Lets what is due be ready, in the order of its time.
 pub(crate) async fn make_ready(ground: &Ground, tx: &Tx) -> mainstay_store::Result<()> {
     tx.lock("mainstay.work.time").await?;
-    let now_ms = ground.now_ms(tx).await?;
+    let now_ms = tx.now_ms().await?;
     let mut due = Vec::new();
     let take = format!("DELETE FROM mainstay_work WHERE {} RETURNING {COLUMNS}", ground.among("place", DUE));
     for row in tx.query(&take, params![now_ms]).await? {

@@ -3,7 +3,7 @@
 //! | reply | meaning |
 //! |---|---|
 //! | 2xx with JSON, or with nothing | the value, or null |
-//! | 2xx with anything else, or too long | fails for good: the function is wrong |
+//! | 2xx with anything else, or what is too long or nested too deep | fails for good: the function is wrong |
 //! | 3xx | fails for good: redirects are not followed, who moves a function changes its URL |
 //! | 408, 504 | took too long; may be tried again |
 //! | 429 | asked too often; may be tried again, when the reply says |
@@ -17,6 +17,7 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{DATE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use mainstay_core::failure::{Class, Failure};
+use mainstay_core::json;
 use serde_json::value::RawValue;
 use std::time::{Duration, UNIX_EPOCH};
 use tokio::time::{Instant, timeout_at};
@@ -53,7 +54,7 @@ pub(super) async fn read(response: Response<Incoming>, bounds: &Bounds) -> Resul
         return Err(refusal(head.status, &head.headers, &excerpt, bounds.now_ms));
     }
     let bytes = timeout_at(bounds.deadline, whole(body, bounds.max_reply_bytes)).await;
-    value(&bytes.map_err(|_| bounds.late())??)
+    value(&bytes.map_err(|_| bounds.late())??, bounds.max_reply_bytes)
 }
 
 /// Whether something came, by the head of the reply alone. What stands below it is read only for the connection's sake,
@@ -87,12 +88,12 @@ async fn whole(mut body: Incoming, max_bytes: usize) -> Result<Vec<u8>, Failure>
 }
 
 /// The value that a function returned.
-fn value(bytes: &[u8]) -> Result<Box<RawValue>, Failure> {
+fn value(bytes: &[u8], max_bytes: usize) -> Result<Box<RawValue>, Failure> {
     if bytes.trim_ascii().is_empty() {
         return Ok(RawValue::NULL.to_owned());
     }
-    serde_json::from_slice(bytes)
-        .map_err(|error| Failure::permanent(format!("the reply is not JSON: {error}")))
+    let value = json::parse(bytes, json::Bounds::bytes(max_bytes));
+    value.map_err(|error| Failure::permanent(format!("the reply {error}")))
 }
 
 /// The beginning of a body; whatever is wrong with the body does not change what its status says.

@@ -1,7 +1,7 @@
 //! The inbox of dead letters: one row for everything that failed for good, whoever keeps the rest of it.
 //!
-//! Work writes the rows of its own letters. Whoever else has letters (projections, publications) [puts](put) a row here in
-//! the transaction in which its own letter changes. So lists, counts and groups are one table's, whatever has failed.
+//! Each kind of letter has a [`Source`] that keeps the rest of the letter: work, projections, publications. A source
+//! [puts](put) a row here in the transaction in which its own letter changes. Lists, counts and groups read this one table.
 //!
 //! | status | means | what leads on |
 //! |---|---|---|
@@ -11,28 +11,28 @@
 //! | ignored | somebody decided to leave it | it is retried after all |
 //!
 //! - `fingerprint`: which errors are the same
+//! - `kind`: kinds of letters
 //! - `look`: lists, counts and groups
+//! - `source`: sources of letters
 //! - `write`: the rows
 
 mod fingerprint;
+mod kind;
 mod look;
+mod source;
 pub(crate) mod write;
 
 pub use fingerprint::{group, template};
+pub use kind::Kind;
 pub use look::{
-    Counted, Filter, Group, Listed, MAX_FILTER_BYTES, count_pending, count_pending_by_kind, counts, due,
-    find, groups, highest, page, waiting,
+    Chunk, Counted, Filter, Group, Groups, Listed, MAX_FILTER_BYTES, Page, count_pending,
+    count_pending_by_kind, counts, counts_of_newest, due, find, groups, highest, number_of_oldest, page,
+    waiting,
 };
-pub use write::{Entry, put, regroup, remove, remove_numbers, resolve};
+pub use source::{Attempt, Dealt, Detail, Refused, Source};
+pub use write::{Entry, put, regroup, remove, remove_numbers, resolve, resolve_retried};
 
 use serde::{Deserialize, Serialize};
-
-/// The kind of letters of projections.
-pub const PROJECTION: &str = "projection";
-/// The kind of letters of publications.
-pub const PUBLICATION: &str = "publication";
-/// The kind of letters of work, unless it was enqueued with another.
-pub const WORK: &str = "work";
 
 /// What was done about a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Writing rows of the inbox, in the transactions of those whose letters they are.
 
-use super::{Status, fingerprint, listed};
+use super::{Kind, Status, fingerprint, listed};
 use mainstay_store::Column::{Int, Text};
 use mainstay_store::{Bulk, Result, Row, Tx, Value};
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 /// A letter of somebody's who keeps the rest of it.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
-    /// What kind of letter: [`PROJECTION`](super::PROJECTION).
-    pub kind: &'a str,
+    /// The kind.
+    pub kind: Kind,
     /// What failed: a function, a projection, a target.
     pub name: &'a str,
     /// By what its keeper knows it.
@@ -25,15 +25,17 @@ pub struct Entry<'a> {
     pub correlation: Option<&'a str>,
     /// What happened.
     pub error: &'a str,
+    /// The number of its pool, if it is work.
+    pub pool: Option<i64>,
 }
 
 /// The values of one row.
-pub(crate) const WIDTH: usize = 10;
+pub(crate) const WIDTH: usize = 11;
 
 impl Entry<'_> {
     pub(crate) fn values(&self, now_ms: i64) -> [Value; WIDTH] {
         [
-            Value::from(self.kind),
+            Value::from(self.kind.as_str()),
             Value::from(self.name),
             Value::from(self.reference),
             Value::Int(self.status.number()),
@@ -43,29 +45,31 @@ impl Entry<'_> {
             Value::Int(self.retries.into()),
             Value::from(self.correlation),
             Value::from(listed(self.error)),
+            Value::from(self.pool),
         ]
     }
 }
 
 const COLUMNS: &str =
-    "kind, name, reference, status, error_group, failed_at, changed_at, retries, correlation, error";
+    "kind, name, reference, status, error_group, failed_at, changed_at, retries, correlation, error, pool";
 static PUT: LazyLock<Bulk> = LazyLock::new(|| {
     let text = format!(
         "INSERT INTO mainstay_dead_letters ({COLUMNS}) VALUES {{rows}} ON CONFLICT (kind, name, reference) DO UPDATE \
          SET status = excluded.status, error_group = excluded.error_group, failed_at = excluded.failed_at, \
          changed_at = excluded.changed_at, retries = excluded.retries, correlation = excluded.correlation, \
-         error = excluded.error"
+         error = excluded.error, pool = excluded.pool"
     );
-    Bulk::insert(&text, &[Text, Text, Text, Int, Int, Int, Int, Int, Text, Text])
+    Bulk::insert(&text, &[Text, Text, Text, Int, Int, Int, Int, Int, Text, Text, Int])
 });
 /// A letter that was tried again and has failed again is the same one, also if its row was removed meanwhile.
 static AGAIN: LazyLock<Bulk> = LazyLock::new(|| {
     let text = format!(
         "INSERT INTO mainstay_dead_letters (number, {COLUMNS}) VALUES {{rows}} ON CONFLICT (number) DO UPDATE \
          SET reference = excluded.reference, status = excluded.status, error_group = excluded.error_group, \
-         failed_at = excluded.failed_at, changed_at = excluded.changed_at, error = excluded.error"
+         failed_at = excluded.failed_at, changed_at = excluded.changed_at, error = excluded.error, \
+         pool = excluded.pool"
     );
-    Bulk::insert(&text, &[Int, Text, Text, Text, Int, Int, Int, Int, Int, Text, Text])
+    Bulk::insert(&text, &[Int, Text, Text, Text, Int, Int, Int, Int, Int, Text, Text, Int])
 });
 static RETRYING: LazyLock<Bulk> = LazyLock::new(|| set("status = 1, retries = retries + 1", "IN (0, 3)"));
 static RESOLVED: LazyLock<Bulk> = LazyLock::new(|| set("status = 2", "= 1"));
@@ -81,6 +85,8 @@ static REMOVE_NUMBERS: LazyLock<Bulk> =
 const REMOVE_OF: &str = "DELETE FROM mainstay_dead_letters WHERE kind = $1 AND name = $2";
 const RESOLVE_OF: &str = "UPDATE mainstay_dead_letters SET status = 2, changed_at = mainstay_now() \
      WHERE kind = $1 AND name = $2 AND status IN (0, 1)";
+const RESOLVE_RETRIED: &str = "UPDATE mainstay_dead_letters SET status = 2, changed_at = mainstay_now() \
+     WHERE kind = $1 AND name = $2 AND status = 1 AND (CAST($3 AS TEXT) IS NULL OR reference = $3)";
 const REMOVE_ONE: &str = "DELETE FROM mainstay_dead_letters WHERE kind = $1 AND name = $2 AND reference = $3";
 const UNGROUPED: &str = "SELECT number, error FROM mainstay_dead_letters WHERE error_group = 0 \
      ORDER BY number LIMIT 500";
@@ -108,7 +114,8 @@ pub async fn put(tx: &Tx, entries: &[Entry<'_>]) -> Result<()> {
 }
 
 /// Removes a letter that is none any more; without a reference all of them of this name.
-pub async fn remove(tx: &Tx, kind: &str, name: &str, reference: Option<&str>) -> Result<()> {
+pub async fn remove(tx: &Tx, kind: &Kind, name: &str, reference: Option<&str>) -> Result<()> {
+    let kind = kind.as_str();
     let done = match reference {
         Some(reference) => tx.execute(REMOVE_ONE, mainstay_store::params![kind, name, reference]).await,
         None => tx.execute(REMOVE_OF, mainstay_store::params![kind, name]).await,
@@ -117,11 +124,16 @@ pub async fn remove(tx: &Tx, kind: &str, name: &str, reference: Option<&str>) ->
 }
 
 /// Resolves all letters of this name that are open, whatever else is known of them: what failed there is made good at once.
-pub async fn resolve(tx: &Tx, kind: &str, name: &str) -> Result<()> {
-    tx.execute(RESOLVE_OF, mainstay_store::params![kind, name]).await.map(drop)
+pub async fn resolve(tx: &Tx, kind: &Kind, name: &str) -> Result<()> {
+    tx.execute(RESOLVE_OF, mainstay_store::params![kind.as_str(), name]).await.map(drop)
 }
 
-/// Removes letters that their keepers have removed.
+/// Resolves letters of this name that are being retried; without a reference all of them.
+pub async fn resolve_retried(tx: &Tx, kind: &Kind, name: &str, reference: Option<&str>) -> Result<()> {
+    tx.execute(RESOLVE_RETRIED, mainstay_store::params![kind.as_str(), name, reference]).await.map(drop)
+}
+
+/// Removes letters that their sources have removed.
 pub async fn remove_numbers(tx: &Tx, numbers: &[i64]) -> Result<()> {
     REMOVE_NUMBERS.execute(tx, &values(numbers.iter().copied())).await.map(drop)
 }

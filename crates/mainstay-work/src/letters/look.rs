@@ -3,9 +3,10 @@
 use super::table::{COLUMNS, find, known_ids, letter, letter_id, written};
 use super::{Letter, LetterFilter, LetterStatus};
 use crate::MAX_PAGE;
+use crate::directory::Directory;
 use crate::enqueue::{parse, text, uuid};
 use crate::error::{Error, Result};
-use crate::inbox;
+use crate::inbox::{self, Kind};
 use crate::work::Work;
 use mainstay_store::Column::Blob;
 use mainstay_store::{Bulk, Tx, Value};
@@ -35,7 +36,7 @@ impl Work {
                 Value::Int(filter.after.unwrap_or(0)),
             ];
             if let Some(pool) = &filter.pool {
-                values.push(Value::Int(work.ground().directory.pool(&tx, pool).await??));
+                values.push(Value::Int(Directory::pool(&tx, pool).await??));
                 sql.push_str(&format!(" AND pool = ${}", values.len()));
             }
             if let Some(function) = &filter.function {
@@ -43,7 +44,7 @@ impl Work {
                 sql.push_str(&format!(" AND name = ${}", values.len()));
             }
             if let Some(kind) = &filter.kind {
-                values.push(Value::from(kind));
+                values.push(Value::from(kind.as_str()));
                 sql.push_str(&format!(" AND kind = ${}", values.len()));
             }
             sql.push_str(&format!(" ORDER BY number {order} LIMIT $3"));
@@ -63,7 +64,7 @@ impl Work {
     }
 
     /// The same by kind, each counted up to `most`. Kinds of which there are none are left out.
-    pub async fn count_letters_by_kind(&self, most: u32) -> Result<Vec<(String, u64)>> {
+    pub async fn count_letters_by_kind(&self, most: u32) -> Result<Vec<(Kind, u64)>> {
         let count = async |tx: Tx, most: u32| inbox::count_pending_by_kind(&tx, most).await;
         Ok(self.store().read_with(most, count).await?)
     }

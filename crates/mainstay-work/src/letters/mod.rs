@@ -3,17 +3,23 @@
 //! - `look`: pages, counts, and what was done about letters
 //! - `retry`: trying letters again, as other items
 //! - `ignore`: leaving them for good
+//! - `recorded`: letters of items with an outbox, which records the failure first
 //! - `remove`: taking them out, for whoever keeps them otherwise or because they are old
+//! - `source`: work as a source of dead letters
 //! - `table`: the rows
 
 mod ignore;
 mod look;
+mod recorded;
 mod remove;
 mod retry;
+mod source;
 mod table;
 
-pub(crate) use table::{INSERT, RETURN, kind, own_kind, row};
+pub(crate) use recorded::recorded;
+pub(crate) use table::{INSERT, RETURN, entry, own_kind, row};
 
+use crate::inbox::Kind;
 use crate::item::Attempted;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -28,6 +34,8 @@ pub enum LetterStatus {
     Retried,
     /// Somebody decided to leave it.
     Ignored,
+    /// Its failure is to be recorded as an event first. Then it is pending.
+    Recording,
 }
 
 impl LetterStatus {
@@ -36,6 +44,7 @@ impl LetterStatus {
             Self::Pending => 0,
             Self::Retried => 1,
             Self::Ignored => 2,
+            Self::Recording => 3,
         }
     }
 
@@ -43,6 +52,7 @@ impl LetterStatus {
         match number {
             1 => Self::Retried,
             2 => Self::Ignored,
+            3 => Self::Recording,
             _ => Self::Pending,
         }
     }
@@ -58,8 +68,8 @@ pub struct Letter {
     pub pool: String,
     /// Its function.
     pub function: String,
-    /// `work`, `onComplete` for the telling of an item's end, or what the item was enqueued with.
-    pub kind: String,
+    /// The kind.
+    pub kind: Kind,
     /// What was done about it.
     pub status: LetterStatus,
     /// When it ended.
@@ -96,7 +106,7 @@ pub struct LetterFilter {
     /// Of this function.
     pub function: Option<String>,
     /// Of this kind.
-    pub kind: Option<String>,
+    pub kind: Option<Kind>,
     /// Older than the letter of this number.
     pub before: Option<i64>,
     /// Newer than the letter of this number, and the oldest first; 0 begins with the oldest of all.

@@ -4,8 +4,10 @@ use super::LetterStatus;
 use super::table::{Written, find, hold, known_ids, letter_id, own_kind, written};
 use crate::enqueue::{noted, parse, text, uuid};
 use crate::error::{Error, Result};
+use crate::functions::Recording;
 use crate::inbox;
 use crate::item::NewWork;
+use crate::settle::recording;
 use crate::work::Work;
 use mainstay_store::Column::Blob;
 use mainstay_store::{Bulk, Row, Tx, Value};
@@ -97,8 +99,10 @@ async fn retry(
 ) -> mainstay_store::Result<Vec<(String, Result<String>)>> {
     let (mut wanted, mut retried) = (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
     for row in found {
-        if states.contains(&LetterStatus::of(row.get(5)?)) {
-            let id = text(uuid(row.get(1)?));
+        let (id, status) = (text(uuid(row.get(1)?)), LetterStatus::of(row.get(5)?));
+        if status == LetterStatus::Recording {
+            retried.push((id.clone(), Err(Error::FailureUnrecorded(id))));
+        } else if states.contains(&status) {
             match readable(work, tx, &row).await? {
                 Ok(written) => wanted.push((id, written, row)),
                 Err(error) => retried.push((id, Err(error))),
@@ -125,10 +129,13 @@ async fn retry(
             context: item.context.clone(),
             trace: item.trace.clone(),
             retry_of: Some(id.clone()),
-            letter_kind: own_kind(item).map(str::to_owned),
+            letter_kind: own_kind(item),
             letter: numbers.get(id).copied(),
             is_unlisted: item.is_unlisted,
-            correlation: item.correlation.clone(),
+            correlation: Some(item.correlation.clone().unwrap_or_else(|| id.clone())),
+            causation: item.causation.clone(),
+            tenant: item.tenant.clone(),
+            completes: item.completes(),
             ..NewWork::new(pool, &item.function, &item.args).map_err(mainstay_store::Error::from)?
         });
     }
@@ -154,6 +161,10 @@ async fn readable(work: &Work, tx: &Tx, row: &Row) -> mainstay_store::Result<Res
         if let Err(unknown) = directory.function(tx, function).await? {
             return Ok(Err(unknown));
         }
+    }
+    // A letter from before its outbox was known to record.
+    if recording(work.ground(), tx, &written.item).await? == Recording::Final {
+        return Ok(Err(Error::FailureRecorded(text(uuid(row.get(1)?)))));
     }
     Ok(Ok(written))
 }

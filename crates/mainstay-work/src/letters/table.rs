@@ -3,7 +3,7 @@
 use super::{Letter, LetterStatus};
 use crate::enqueue::{parse, text, uuid};
 use crate::error::{Error, Result};
-use crate::inbox;
+use crate::inbox::{self, Kind};
 use crate::item::Item;
 use crate::work::Work;
 use mainstay_store::Column::{Blob, Int, Text};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Written {
     pub(super) item: Item,
-    error: String,
+    pub(super) error: String,
     /// As it was written before it had a column.
     #[serde(default, skip_serializing)]
     retried_as: Option<String>,
@@ -40,13 +40,13 @@ pub(crate) static RETURN: LazyLock<Bulk> = LazyLock::new(|| {
 });
 
 /// The kind of letter that an item becomes, unless it is `work`. One that tries it again becomes the same.
-pub(crate) fn own_kind(item: &Item) -> Option<&str> {
-    item.letter_kind.as_deref().or(item.completes.as_deref().map(|_| "onComplete"))
+pub(crate) fn own_kind(item: &Item) -> Option<Kind> {
+    item.letter_kind.clone().or(item.completes.as_ref().map(|_| Kind::OnComplete))
 }
 
 /// The kind of letter that an item becomes.
-pub(crate) fn kind(item: &Item) -> &str {
-    own_kind(item).unwrap_or(inbox::WORK)
+pub(crate) fn kind(item: &Item) -> Kind {
+    own_kind(item).unwrap_or(Kind::Work)
 }
 
 /// The row of a letter.
@@ -55,6 +55,7 @@ pub(crate) fn row(
     pool: i64,
     item: &Item,
     error: &str,
+    status: LetterStatus,
     now_ms: i64,
 ) -> mainstay_store::Result<[Value; 7]> {
     let written = Written { item: item.clone(), error: error.to_owned(), retried_as: None };
@@ -62,11 +63,31 @@ pub(crate) fn row(
         Value::Blob(id.into_bytes().to_vec()),
         Value::Int(pool),
         Value::from(&item.function),
-        Value::from(kind(item)),
-        Value::Int(LetterStatus::Pending.number()),
+        Value::from(kind(item).as_str()),
+        Value::Int(status.number()),
         Value::Int(now_ms),
         Value::Text(serde_json::to_string(&written).map_err(mainstay_store::Error::application)?),
     ])
+}
+
+/// The row of a letter in the inbox.
+pub(crate) fn entry<'a>(
+    (pool, reference): (i64, &'a str),
+    item: &'a Item,
+    error: &'a str,
+    failed_at: i64,
+) -> inbox::Entry<'a> {
+    inbox::Entry {
+        kind: kind(item),
+        name: &item.function,
+        reference,
+        status: inbox::Status::Pending,
+        failed_at,
+        retries: u32::from(item.letter.is_some()),
+        correlation: item.correlation.as_deref(),
+        error,
+        pool: Some(pool),
+    }
 }
 
 pub(super) fn letter_id(work_id: &str) -> Result<Uuid> {
@@ -100,7 +121,7 @@ pub(super) async fn letter(work: &Work, tx: &Tx, row: &Row) -> mainstay_store::R
         work_id: text(uuid(row.get(1)?)),
         pool: work.ground().directory.pool_name(tx, row.get(2)?).await?,
         function: row.get(3)?,
-        kind: row.get(4)?,
+        kind: Kind::from(row.get::<&str>(4)?),
         status: LetterStatus::of(row.get(5)?),
         failed_at: row.get(6)?,
         error: written.error,

@@ -10,13 +10,13 @@
 mod queues;
 mod sources;
 
-use crate::MAX_PAGE;
 use crate::enqueue::{parse, text};
 use crate::error::{Error, Result};
 use crate::item::{Attempted, Item};
 use crate::letters::{Letter, LetterStatus};
 use crate::status::{Native, Status, held, of_item};
 use crate::work::{Ground, Work};
+use crate::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_PAGE};
 use mainstay_store::{Tx, params};
 pub use queues::{Front, KeyPage, KeyQueue};
 use serde::Serialize;
@@ -24,10 +24,14 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// Longest text that arguments are searched for.
+const MAX_SEARCH_BYTES: usize = 256;
 /// How many rows of each source a page looks at.
 const MOST_ROWS: i64 = 5_000;
 /// How many rows are read at once, each of which may be as long as two values.
 const CHUNK: usize = 50;
+/// Most rows that are read at once while texts are looked through and rows turn out to be short.
+const MOST_CHUNK: usize = 1_000;
 /// How many bytes of values a page has, beyond which it ends early.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -60,6 +64,33 @@ pub struct ListPage {
     /// Where the next page begins; without it there is nothing more. A page with a `next` may be short, even empty: what
     /// a filter looks for may lie further on.
     pub next: Option<String>,
+    /// Whether the page ended before it was full, because it had looked at as much as a page may: there is a `next`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_partial: bool,
+}
+
+impl ListQuery {
+    fn check(&self) -> Result<()> {
+        for (field, text, most) in [
+            ("args", &self.args, MAX_SEARCH_BYTES),
+            ("key", &self.key, MAX_KEY_BYTES),
+            ("correlationId", &self.correlation_id, MAX_KEY_BYTES),
+            ("pool", &self.pool, MAX_NAME_BYTES),
+            ("function", &self.function, MAX_NAME_BYTES),
+        ] {
+            if text.as_ref().is_some_and(|text| !(1..=most).contains(&text.len())) {
+                return Err(Error::invalid(field, format!("must be 1 to {most} bytes")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether texts of items are looked through. Only what has not ended has columns for its function and its key.
+    fn is_search(&self) -> bool {
+        let is_ended_asked = self.states.is_empty() || self.states.iter().any(|state| state.is_ended());
+        let is_in_record = self.function.is_some() || self.key.is_some();
+        self.args.is_some() || self.correlation_id.is_some() || (is_in_record && is_ended_asked)
+    }
 }
 
 /// An item in full.
@@ -148,6 +179,7 @@ impl Details {
 impl Work {
     /// A page of items of all pools, the newest first unless asked otherwise.
     pub async fn list(&self, query: ListQuery, limit: usize) -> Result<ListPage> {
+        query.check()?;
         let limit = limit.clamp(1, MAX_PAGE);
         let after = match &query.after {
             Some(after) => {
@@ -159,7 +191,12 @@ impl Work {
             let sources = sources::all(&ground, &tx, &query, after, limit).await?;
             Ok(page(sources, query.is_oldest_first, limit))
         };
-        Ok(self.store().read_with((self.ground().clone(), query, after, limit), read).await?)
+        let is_search = query.is_search();
+        let context = (self.ground().clone(), query, after, limit);
+        match is_search {
+            true => Ok(self.store().search_with(context, read).await?),
+            false => Ok(self.store().read_with(context, read).await?),
+        }
     }
 
     /// All that is known of an item; nothing when it never was, or was forgotten.
@@ -227,13 +264,14 @@ fn page(sources: Vec<Found>, is_oldest_first: bool, limit: usize) -> ListPage {
     let (mut bytes, mut last) = (0, None);
     for (id, item) in items {
         if work.len() == limit || (bytes > MOST_BYTES && !work.is_empty()) {
-            return ListPage { work, next: last.map(text) };
+            return ListPage { work, next: last.map(text), is_partial: false };
         }
         bytes += item.bytes();
         last = Some(id);
         work.push(item);
     }
-    ListPage { work, next: reached.map(text) }
+    let is_partial = reached.is_some() && work.len() < limit;
+    ListPage { work, next: reached.map(text), is_partial }
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl Work {
     pub async fn upcoming(&self, pool: &str, limit: usize) -> Result<Vec<Details>> {
         let limit = limit.clamp(1, MAX_PAGE);
         let read = async |tx: Tx, (ground, pool, limit): (Arc<Ground>, String, usize)| {
-            let number = ground.directory.pool(&tx, &pool).await??;
+            let number = Directory::pool(&tx, &pool).await??;
             plan_by_index(&ground, &tx).await?;
             let mut ready = Vec::new();
             for lanes in Directory::lanes_of(&tx, number, |_| true).await? {
@@ -142,7 +142,7 @@ impl Work {
     pub async fn keys(&self, pool: &str, after: Option<&str>, limit: usize) -> Result<KeyPage> {
         let limit = limit.clamp(1, MOST_KEYS);
         let read = async |tx: Tx, (ground, pool, after, limit): (Arc<Ground>, String, String, usize)| {
-            let number = ground.directory.pool(&tx, &pool).await??;
+            let number = Directory::pool(&tx, &pool).await??;
             plan_by_index(&ground, &tx).await?;
             let mut rows = tx.query(KEYS, params![number, &after, limit as i64 + 1]).await?;
             let is_more = rows.len() > limit;

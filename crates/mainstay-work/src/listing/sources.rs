@@ -1,17 +1,19 @@
 //! What a page is made of: what waits, what runs, what has ended.
 
-use super::{CHUNK, Details, Found, ListQuery, MOST_BYTES, MOST_ROWS};
+use super::{CHUNK, Details, Found, ListQuery, MOST_BYTES, MOST_CHUNK, MOST_ROWS};
 use crate::claim::{Held, plan_by_index, unpack};
+use crate::directory::Directory;
 use crate::enqueue::uuid;
 use crate::item::Item;
 use crate::schema::waiting;
 use crate::status::{HELD, Native, Record, native_of};
 use crate::work::Ground;
-use mainstay_core::secrets;
+use mainstay_core::{json, secrets};
 use mainstay_store::{Result, Row, Tx, Value, params};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const HELD_BATCH: &str = "SELECT ids, items FROM mainstay_batches WHERE number = $1";
@@ -22,29 +24,25 @@ struct Table {
     name: &'static str,
     /// As it is named on SQLite, so that it is read in that order whatever is looked for.
     sqlite: &'static str,
+    /// Its columns, of which the last is its JSON.
     columns: &'static str,
-    /// Its column of JSON.
-    text: &'static str,
 }
 
 const WORK: Table = Table {
     name: "mainstay_work",
     sqlite: "mainstay_work INDEXED BY mainstay_work_by_id",
     columns: "id, pool, state, due_at, item",
-    text: "item",
 };
-const ENDED: Table = Table {
-    name: "mainstay_ended",
-    sqlite: "mainstay_ended",
-    columns: "id, pool, state, ended_at, record",
-    text: "record",
-};
+const ENDED: Table =
+    Table { name: "mainstay_ended", sqlite: "mainstay_ended", columns: "id, pool, state, ended_at, record" };
 
-/// Conditions on columns, and their values.
+/// Conditions on columns with their values, and on the text of a row.
 #[derive(Default)]
 struct Conditions {
     sql: String,
     values: Vec<Value>,
+    /// Texts that the row's JSON holds.
+    texts: Vec<String>,
 }
 
 impl Conditions {
@@ -63,20 +61,43 @@ impl Conditions {
         self.values.extend(numbers.iter().map(|number| Value::Int(*number)));
     }
 
-    /// That JSON has a member of this value, or seems to: whoever reads it looks again.
-    fn member(&mut self, column: &str, name: &str, value: &str) {
-        let value = serde_json::Value::from(value);
-        self.holds(column, &format!("\"{name}\":{value}"));
+    /// That the row's JSON has a member of this value, or seems to: the exact comparison follows.
+    fn member(&mut self, name: &str, value: &str) {
+        self.texts.push(format!("\"{name}\":{}", serde_json::Value::from(value)));
     }
 
-    /// That a column has this text in it, or seems to.
-    fn holds(&mut self, column: &str, text: &str) {
-        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-        let place = Self::FIRST + self.values.len();
-        self.sql.push_str(&format!(" AND {column} LIKE ${place} ESCAPE '\\'"));
-        self.values.push(Value::Text(format!("%{escaped}%")));
+    /// Whether the row's JSON holds all texts. The time is linear in its length, which `LIKE` and `instr` are not.
+    fn are_held_in(&self, json: &str) -> bool {
+        self.texts.iter().all(|text| json.contains(text.as_str()))
     }
 }
+
+/// Bounds of one search, so that a page costs the same however large the texts are.
+struct Budget {
+    bytes: usize,
+    until: Instant,
+}
+
+impl Budget {
+    fn new() -> Self {
+        Self { bytes: MOST_SEARCHED_BYTES, until: Instant::now() + MOST_SEARCHED_FOR }
+    }
+
+    fn spend(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    fn is_spent(&self) -> bool {
+        self.bytes == 0 || Instant::now() >= self.until
+    }
+}
+
+/// Most bytes of JSON that a page looks through in each source.
+const MOST_SEARCHED_BYTES: usize = 8 << 20;
+/// Longest time that a page looks through texts of each source.
+const MOST_SEARCHED_FOR: Duration = Duration::from_millis(250);
+/// Bytes that are read at once while texts are looked through, as far as that can be foreseen.
+const SEARCH_CHUNK_BYTES: usize = 1 << 20;
 
 /// Everything that a query names, in each source as far as a page goes.
 pub(super) async fn all(
@@ -88,7 +109,7 @@ pub(super) async fn all(
 ) -> Result<Vec<Found>> {
     plan_by_index(ground, tx).await?;
     let pool = match &query.pool {
-        Some(pool) => Some(ground.directory.pool(tx, pool).await??),
+        Some(pool) => Some(Directory::pool(tx, pool).await??),
         None => None,
     };
     let looked = Look { ground, tx, query, pool, after, limit };
@@ -139,10 +160,10 @@ impl Look<'_> {
             conditions.add("work_key", key.as_str());
         }
         if let Some(correlation) = &self.query.correlation_id {
-            conditions.member(WORK.text, "correlation", correlation);
+            conditions.member("correlation", correlation);
         }
         if let Some(args) = &self.query.args {
-            conditions.holds(WORK.text, args);
+            conditions.texts.push(args.clone());
         }
         self.rows(&WORK, &conditions, |id, pool, row| {
             let native = native_of(row.get(2)?);
@@ -170,7 +191,7 @@ impl Look<'_> {
         ];
         for (name, value) in members {
             if let Some(value) = value {
-                conditions.member(ENDED.text, name, value);
+                conditions.member(name, value);
             }
         }
         self.rows(&ENDED, &conditions, |id, pool, row| of_record(id, pool, row.get(3)?, row.get(4)?)).await
@@ -196,7 +217,7 @@ impl Look<'_> {
         let edge = edge.map(|row| Ok::<_, mainstay_store::Error>(uuid(row.get(0)?))).transpose()?;
         let last = edge.unwrap_or(if self.query.is_oldest_first { Uuid::max() } else { Uuid::nil() });
         let range = format!("id {compare} $1 AND id {other} $2");
-        let sql = match self.ground.store.is_shared() {
+        let sql = match self.ground.store.capabilities().plans_by_statistics {
             // What is looked for must not lead the server to another index, which may have far more of it.
             true => format!(
                 "SELECT {columns} FROM (SELECT * FROM {name} WHERE {range} OFFSET 0) AS rows_of_it \
@@ -209,16 +230,23 @@ impl Look<'_> {
             ),
         };
         let (mut found, mut bytes) = (Found { items: Vec::new(), reached: edge }, 0);
+        let (mut budget, mut chunk) = (Budget::new(), CHUNK);
         loop {
             let mut values = vec![
                 Value::Blob(after.as_bytes().to_vec()),
                 Value::Blob(last.as_bytes().to_vec()),
-                Value::Int(CHUNK as i64),
+                Value::Int(chunk as i64),
             ];
             values.extend(conditions.values.iter().cloned());
             let rows = self.tx.query(&sql, &values).await?;
+            let (is_last, mut looked) = (rows.len() < chunk, 0);
             for row in &rows {
                 after = uuid(row.get(0)?);
+                let json: &str = row.get(4)?;
+                looked += json.len();
+                if !conditions.are_held_in(json) {
+                    continue;
+                }
                 let pool = self.ground.directory.pool_name(self.tx, row.get(1)?).await?;
                 let item = read(after, pool, row)?;
                 if self.is_asked_for(&item) {
@@ -226,10 +254,14 @@ impl Look<'_> {
                     found.items.push((after, item));
                 }
             }
-            if rows.len() < CHUNK {
+            if is_last {
                 return Ok(found);
             }
-            if found.items.len() >= self.limit || bytes > MOST_BYTES {
+            if !conditions.texts.is_empty() {
+                budget.spend(looked);
+                chunk = (SEARCH_CHUNK_BYTES / (looked / rows.len()).max(1)).clamp(CHUNK, MOST_CHUNK);
+            }
+            if found.items.len() >= self.limit || bytes > MOST_BYTES || budget.is_spent() {
                 found.reached = Some(after);
                 return Ok(found);
             }
@@ -260,17 +292,21 @@ impl Look<'_> {
             candidates.reverse();
         }
         let (mut found, mut bytes) = (Found::default(), 0);
-        let mut batches = HashMap::new();
+        let (mut batches, mut budget, mut last) = (HashMap::new(), Budget::new(), None);
         for (id, batch, index, pool) in candidates {
-            if found.items.len() >= self.limit || bytes > MOST_BYTES {
-                found.reached = found.items.last().map(|(id, _)| *id);
+            if found.items.len() >= self.limit || bytes > MOST_BYTES || (last.is_some() && budget.is_spent())
+            {
+                found.reached = last;
                 break;
             }
+            last = Some(id);
             let members = match batches.entry(batch) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
                     let row = self.tx.query_one(HELD_BATCH, params![batch]).await?;
-                    new.insert(unpack(row.get(0)?, row.get(1)?)?)
+                    let items: &str = row.get(1)?;
+                    budget.spend(items.len());
+                    new.insert(unpack(row.get(0)?, items)?)
                 }
             };
             let item = (*members[index].item).clone();
@@ -313,7 +349,7 @@ fn is_told_in(args: &RawValue, text: &str) -> bool {
     if !args.get().contains(text) {
         return false;
     }
-    let read = serde_json::from_str(args.get());
+    let read = serde_json::from_str(&json::readable(args.get()));
     read.is_ok_and(|mut read| !secrets::hide(&mut read) || read.to_string().contains(text))
 }
 

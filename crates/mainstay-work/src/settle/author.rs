@@ -5,7 +5,7 @@ use super::{Ending, Settlement};
 use crate::blame::{AuthorFailed, Part, author_failed};
 use crate::claim::Taken;
 use crate::enqueue::{noted, text};
-use crate::functions::{Body, Call, Cancel, Running};
+use crate::functions::{Body, Call, Cancel, Completes, MutationBody, Running};
 use crate::item::{Item, NewWork, OnComplete, WorkResult, raw};
 use crate::span;
 use crate::work::Ground;
@@ -18,14 +18,18 @@ use uuid::Uuid;
 
 /// An execution, as its function sees it.
 pub(crate) fn call(ground: &Ground, id: Uuid, item: &Item, cancel: Cancel) -> Call {
+    let (work_id, trace) = (text(id), Some(span::step(id, item, &*ground.random)));
     Call {
-        work_id: text(id),
+        cause: item.cause(&work_id, trace.clone()),
+        work_id,
         function: item.function.clone(),
         attempt: item.attempts + 1,
         args: item.args.clone(),
         context: item.context.clone(),
         key: item.key.clone(),
-        trace: Some(span::step(id, item, &*ground.random)),
+        completes: item.completes(),
+        retry_of: item.retry_of.clone(),
+        trace,
         cancel,
     }
 }
@@ -38,7 +42,8 @@ pub(super) async fn run(
     ending: &Ending,
 ) -> Result<Box<RawValue>> {
     let Taken { id, item, .. } = &ending.taken;
-    let Some(Body::Mutation(mutation)) = ground.functions.get(&item.function).map(|one| &one.body) else {
+    let functions = ground.functions();
+    let Some(Body::Mutation(mutation)) = functions.get(&item.function).map(|one| &one.body) else {
         let failure = Failure::retryable(format!("{} is not a mutation of this node", item.function));
         return Err(mainstay_store::Error::application(AuthorFailed { index, part: Part::Run, failure }));
     };
@@ -46,8 +51,24 @@ pub(super) async fn run(
     let depth = if item.completes.is_some() { item.depth } else { 0 };
     let call = call(ground, *id, item, ending.cancel.clone());
     let span = span::span(&settlement.pool_name, item, &call);
-    let running = mutation(tx.clone(), call);
+    let running = running(mutation, tx, call);
     by_author(ground, tx, settlement, (index, Part::Run), depth, (span, running)).await
+}
+
+/// An author's mutation, run with the cause of its call.
+fn running(mutation: &Arc<MutationBody>, tx: &Tx, call: Call) -> Running<Result<Box<RawValue>>> {
+    let (mutation, tx) = (mutation.clone(), tx.clone());
+    Box::pin(call.cause.clone().scope(async move { mutation(tx, call).await }))
+}
+
+/// The `onComplete` of an item that is told in the transaction of its end. Another one is told by an item of its own.
+pub(super) fn told_at_once(ground: &Ground, item: &Item, ending: &Ending) -> Option<Arc<MutationBody>> {
+    let functions = ground.functions();
+    let function = functions.get(item.on_complete.as_ref()?)?;
+    match &function.body {
+        Body::Mutation(mutation) if !ending.is_told_later => Some(mutation.clone()),
+        _ => None,
+    }
 }
 
 /// Lets an author's code run. What it fails with is its own, also what it has hidden: others come after it.
@@ -88,33 +109,38 @@ pub(super) async fn tell(
         _ if item.has_keeper() => item.errors.clone(),
         _ => Vec::new(),
     };
-    let args =
-        OnComplete { work_id: work_id.clone(), context: item.context.clone(), result, attempts, errors };
+    let (context, retry_of) = (item.context.clone(), item.retry_of.clone());
+    let args = OnComplete { work_id: work_id.clone(), context, result, attempts, errors, retry_of };
     let args = raw("onComplete", &args).map_err(mainstay_store::Error::from)?;
     let depth = item.depth + 1;
-    if let Some(Body::Mutation(mutation)) = ground.functions.get(function).map(|one| &one.body)
-        && !ending.is_told_later
-    {
+    let ended = Some(item.function.clone());
+    let completes =
+        Some(Completes { work_id: work_id.clone(), function: ended, retry_of: item.retry_of.clone() });
+    if let Some(mutation) = told_at_once(ground, item, ending) {
+        let trace = Some(span::step(ending.taken.id, item, &*ground.random));
         let call = Call {
+            cause: item.cause(&work_id, trace.clone()),
             work_id,
             function: function.clone(),
             attempt: 1,
             args,
             context: None,
             key: item.key.clone(),
-            trace: Some(span::step(ending.taken.id, item, &*ground.random)),
+            completes,
+            retry_of: None,
+            trace,
             cancel: Cancel::default(),
         };
         let span = span::span(&settlement.pool_name, item, &call);
-        let running = mutation(tx.clone(), call);
+        let running = running(&mutation, tx, call);
         by_author(ground, tx, settlement, (index, Part::Tell), depth, (span, running)).await?;
         return Ok(());
     }
-    let mut telling =
+    let telling =
         NewWork::new(&settlement.pool_name, function, &args).map_err(mainstay_store::Error::from)?;
-    telling.trace.clone_from(&item.trace);
+    let mut telling = telling.caused_by(&item.cause(&work_id, item.trace.clone()));
     telling.context.clone_from(&item.context);
-    telling.correlation.clone_from(&item.correlation);
-    noted(ground, tx).add_telling(telling, depth, work_id);
+    telling.completes = completes;
+    noted(ground, tx).add_telling(telling, depth);
     Ok(())
 }

@@ -11,6 +11,7 @@ mod record;
 mod writes;
 
 pub(crate) use author::call;
+pub(crate) use one::recording;
 
 use self::one::settle_one;
 use self::record::record;
@@ -101,7 +102,7 @@ pub(crate) async fn settle(ground: &Arc<Ground>, tx: &Tx, settlement: &Settlemen
     settlement.progress.leave();
     let now_ms = match settlement.lease {
         Some(lease) => lease::fence(ground, tx, lease, Hold::InPlace).await?,
-        None => ground.now_ms(tx).await?,
+        None => tx.now_ms().await?,
     };
     let mut writes = Writes::default();
     for (index, (_, ending)) in settlement.endings.iter().enumerate() {

@@ -1,16 +1,17 @@
 //! Ending one item: what came of it, what that means for its letter and for those who rely on it, or when it starts anew.
 
-use super::author::{run, tell};
+use super::author::{run, tell, told_at_once};
 use super::record::{record, state_of};
 use super::writes::Writes;
 use super::{Ending, Plan, Settlement};
+use crate::directory::Directory;
 use crate::enqueue::text;
-use crate::functions::FunctionKind;
+use crate::functions::{FunctionKind, Recording};
 use crate::item::{Item, WorkResult};
+use crate::letters::{self, LetterStatus};
 use crate::next::{Next, Outcome, next};
 use crate::schema::waiting;
 use crate::work::Ground;
-use crate::{inbox, letters};
 use mainstay_store::{Result, Tx, Value, params};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -39,7 +40,7 @@ pub(super) async fn settle_one(
         Ok("mutation") => FunctionKind::Mutation,
         _ => FunctionKind::Action,
     };
-    let own = ground.functions.get(&item.function).and_then(|function| function.retry);
+    let own = ground.functions().get(&item.function).and_then(|function| function.retry);
     let policy = own.as_ref().unwrap_or(&settlement.settings.retry);
     let next = next(&mut item, outcome, kind, policy, now_ms, &*ground.random);
     // Whoever ran it need not have heard of it: there are few of these, and only what starts anew asks.
@@ -58,13 +59,33 @@ pub(super) async fn settle_one(
         // Instead of starting anew.
         Next::Retry { .. } | Next::Again => WorkResult::Canceled,
     };
+    let result = match result {
+        // The end that this item tells must not be lost: its dead letter can still tell it.
+        WorkResult::Canceled if item.completes.is_some() && item.retry_of.is_none() => {
+            WorkResult::Failed { error: "canceled before the end was told".to_owned() }
+        }
+        result => result,
+    };
     if is_canceled {
         tx.execute(DROP_CANCEL, params![&id.as_bytes()[..]]).await?;
     }
     if let Some(key) = &item.key {
         writes.keys.insert((settlement.pool, key.clone()), 1);
     }
-    note_letter(settlement.pool, id, &item, &result, now_ms, writes)?;
+    let letter = match &result {
+        WorkResult::Failed { .. } => match recording(ground, tx, &item).await? {
+            Recording::Final => Kept::Nowhere,
+            Recording::Correctable if told_at_once(ground, &item, ending).is_none() => Kept::Unlisted,
+            Recording::Nothing | Recording::Correctable => Kept::Listed,
+        },
+        _ => Kept::Nowhere,
+    };
+    note_letter((settlement.pool, id, &item), &result, letter, now_ms, writes)?;
+    if let (WorkResult::Success { .. }, Some(completes)) = (&result, &item.completes)
+        && own_recording(ground, &item.function) == Some(Recording::Correctable)
+    {
+        writes.recorded.push(completes.clone());
+    }
     tell_operators(tx, id, &item, &result)?;
     let record = match &ending.record {
         Some(prepared) => prepared.clone(),
@@ -83,31 +104,54 @@ pub(super) async fn settle_one(
     Ok(())
 }
 
+/// The place of a failed item's letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Among dead letters.
+    Listed,
+    /// Among dead letters once its failure is recorded.
+    Unlisted,
+    /// There is none: the record of its failure is all that is left to do.
+    Nowhere,
+}
+
+/// The treatment of an item's failure by the function that is told of it.
+pub(crate) async fn recording(ground: &Ground, tx: &Tx, item: &Item) -> Result<Recording> {
+    let Some(function) = &item.on_complete else { return Ok(Recording::Nothing) };
+    match own_recording(ground, function) {
+        Some(recording) => Ok(recording),
+        None => Directory::recording(tx, function).await,
+    }
+}
+
+/// The same for a function of this node.
+fn own_recording(ground: &Ground, function: &str) -> Option<Recording> {
+    ground.functions().get(function).map(|function| function.recording)
+}
+
 /// Notes what an item's end means for dead letters: its own, or the one that it has tried again.
 fn note_letter(
-    pool: i64,
-    id: Uuid,
-    item: &Item,
+    (pool, id, item): (i64, Uuid, &Item),
     result: &WorkResult,
+    kept: Kept,
     now_ms: i64,
     writes: &mut Writes,
 ) -> Result<()> {
     match (result, item.letter) {
         // Its end is told to whoever keeps the letter.
         (WorkResult::Failed { .. }, _) if item.has_keeper() => {}
+        (WorkResult::Failed { .. }, number) if kept == Kept::Nowhere => {
+            // A retry that began before its outbox was known to record. The record is the end of its letter too.
+            number.into_iter().for_each(|number| writes.inbox.resolved(number));
+        }
+        (WorkResult::Failed { error }, _) if kept == Kept::Unlisted => {
+            writes.letters.extend(letters::row(id, pool, item, error, LetterStatus::Recording, now_ms)?);
+        }
         (WorkResult::Failed { error }, number) => {
-            writes.letters.extend(letters::row(id, pool, item, error, now_ms)?);
+            writes.letters.extend(letters::row(id, pool, item, error, LetterStatus::Pending, now_ms)?);
             if !item.is_unlisted {
-                let entry = inbox::Entry {
-                    kind: letters::kind(item),
-                    name: &item.function,
-                    reference: &text(id),
-                    status: inbox::Status::Pending,
-                    failed_at: now_ms,
-                    retries: u32::from(number.is_some()),
-                    correlation: item.correlation.as_deref(),
-                    error,
-                };
+                let reference = text(id);
+                let entry = letters::entry((pool, &reference), item, error, now_ms);
                 writes.inbox.failed(number, &entry, now_ms);
             }
         }
@@ -129,7 +173,7 @@ fn note_letter(
 fn tell_operators(tx: &Tx, id: Uuid, item: &Item, result: &WorkResult) -> Result<()> {
     let (WorkResult::Failed { error }, false) = (result, item.has_keeper()) else { return Ok(()) };
     let Some(kind) = letters::own_kind(item) else { return Ok(()) };
-    let (kind, function, error) = (kind.to_owned(), item.function.clone(), error.clone());
+    let (kind, function, error) = (kind.to_string(), item.function.clone(), error.clone());
     let (completes, correlation, attempts) =
         (item.completes.clone(), item.correlation.clone(), item.attempts);
     tx.after_commit(Arc::new(move || {

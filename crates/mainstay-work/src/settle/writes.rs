@@ -25,6 +25,8 @@ pub(super) struct Writes {
     pub(super) keys: BTreeMap<(i64, String), i64>,
     pub(super) letters: Vec<Value>,
     pub(super) inbox: inbox::write::Ended,
+    /// Items with a failure that this settlement has recorded.
+    pub(super) recorded: Vec<String>,
     /// Items whose letters wait again, because those that were to try them again were cancelled.
     pub(super) returned: Vec<Value>,
     /// Running items that are to stop, once somebody has asked.
@@ -72,6 +74,9 @@ pub(super) async fn write(
     )?;
     if !writes.returned.is_empty() {
         letters::RETURN.execute(tx, &writes.returned).await?;
+    }
+    if !writes.recorded.is_empty() {
+        letters::recorded(tx, &writes.recorded, &mut writes.inbox, now_ms).await?;
     }
     writes.inbox.write(tx).await?;
     if !writes.ended.is_empty() {

@@ -12,7 +12,7 @@ use crate::settle::{Ending, Plan, Settlement, settle};
 use crate::work::Ground;
 use crate::{COMPONENT, Canceled, Error, Failure, LetterFilter, NewWork, Pool, Work, lease};
 use mainstay_core::clock::{Clock, ManualClock};
-use mainstay_core::failpoints::{Action, Failpoints};
+use mainstay_core::failpoints::{Action, Failpoints, Point};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_store::{Options, Tx};
 use serde_json::value::RawValue;
@@ -153,7 +153,7 @@ impl World {
     /// Lets whoever lost its lease go on.
     pub(super) fn take_fence_away(&mut self) {
         self.is_fenced = false;
-        self.work.store().failpoints().arm("work.fence", Action::Error, 0, u64::MAX);
+        self.work.store().failpoints().arm(Point::WorkFence, Action::Error, 0, u64::MAX);
     }
 
     /// Looks at everything, and remembers it.
@@ -371,7 +371,7 @@ impl World {
         let (lease, cannot) = (*lease, *cannot);
         let running = hands.iter().filter(|hand| hand.pool == pool).map(|hand| hand.items.len()).sum();
         let take = move |tx: Tx, ground: Arc<Ground>| async move {
-            let number = ground.directory.pool(&tx, POOLS[pool].0).await??;
+            let number = Directory::pool(&tx, POOLS[pool].0).await??;
             let lanes = Directory::lanes_of(&tx, number, |function| function != cannot).await?;
             let wish =
                 Wish { pool: number, lease, lanes: Arc::new(Group::all(&ground, &lanes)), running, most };
@@ -395,8 +395,9 @@ impl World {
     }
 
     fn any_plan(&self, taken: &Taken, cancel: &Cancel, is_good: bool) -> Plan {
-        let is_mutation = self.ground.functions.get(&taken.item.function);
-        let is_mutation = is_mutation.is_some_and(|function| matches!(function.body, Body::Mutation(_)));
+        let functions = self.ground.functions();
+        let function = functions.get(&taken.item.function);
+        let is_mutation = function.is_some_and(|function| matches!(function.body, Body::Mutation(_)));
         match self.random.below(10) {
             _ if is_mutation => Plan::Run,
             _ if cancel.is_asked() => Plan::Ended(Outcome::Canceled),
@@ -457,7 +458,7 @@ impl World {
             };
             let settled = self.work.store().transact_with(self.ground.clone(), run).await;
             let Err(error) = settled.map_err(Error::from) else { break };
-            let suspect = suspect(&self.ground.functions, &settlement.endings[0].1);
+            let suspect = suspect(&self.ground.functions(), &settlement.endings[0].1);
             match blame(&error, settlement.endings.len(), suspect, &settlement.progress) {
                 Blame::Lease if self.is_over(lease) => {
                     self.tally.stale += count as u64;

@@ -4,9 +4,10 @@ use crate::bench_of_tools::{Diary, effects, ended, item, open, retry, shop};
 use mainstay_store::{Tx, params};
 use mainstay_testkit::stores::for_each_store;
 use mainstay_work::{
-    Call, Canceled, Cron, Error, Functions, MAX_BATCH, Native, NewWork, OnComplete, Pool, RunOptions,
-    Schedule, State, Work, WorkFilter,
+    Call, Canceled, Cron, Error, Failure, Functions, MAX_BATCH, Native, NewWork, OnComplete, Pool,
+    RunOptions, Schedule, State, Work, WorkFilter,
 };
+use serde_json::value::RawValue;
 use std::time::Duration;
 
 #[test]
@@ -36,6 +37,59 @@ fn bad_input_is_refused_with_a_code_and_enqueues_nothing() {
         assert!(Schedule::cron("0 0 30 2 *", "UTC").is_err(), "a cron that never fires");
         assert_eq!(work.pool(Pool::new("x").max_parallelism(0)).await.unwrap_err().code(), "WORK_INVALID");
         assert_eq!(work.depth("shop").await.unwrap().pending, 0);
+    });
+}
+
+/// Values that no reader could take later, and what is said of them.
+fn unreadable() -> [(Box<RawValue>, &'static str); 4] {
+    let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
+    let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+    [
+        (raw(&deep), "nested deeper"),
+        (raw(r#"{"\u0000":1}"#), "NUL"),
+        (raw("1e999"), "no double"),
+        (raw(r#""\ud800""#), "surrogate"),
+    ]
+}
+
+#[test]
+fn values_that_no_reader_could_take_are_refused_wherever_they_come_in() {
+    for_each_store(async |place| {
+        let store = open(&place).await;
+        let functions = Functions::new()
+            .action("note", async |_: Call, _: Box<RawValue>| Ok::<_, Failure>(()))
+            .action("answer", async |_: Call, which: usize| Ok::<_, Failure>(unreadable()[which].0.clone()))
+            .raw_action(Duration::from_secs(5), "raw", async |call: Call| {
+                let which: usize = serde_json::from_str(call.args.get()).unwrap();
+                Ok(unreadable()[which].0.clone())
+            })
+            .mutation("decide", async |_: Tx, _: Call, which: usize| Ok(unreadable()[which].0.clone()));
+        let work = Work::open(&store, functions).await.unwrap();
+        work.pool(Pool::new("shop").retry(retry(1))).await.unwrap();
+        for (value, said) in &unreadable() {
+            let new = |args: &RawValue| NewWork::new("shop", "note", args);
+            let every = Schedule::interval(60_000, 0).unwrap();
+            for refused in [
+                work.enqueue(new(value).unwrap()).await.map(drop),
+                work.enqueue(new(RawValue::NULL).unwrap().context(value).unwrap()).await.map(drop),
+                work.cron(Cron::new("nightly", every.clone(), "shop", "note", value).unwrap()).await,
+            ] {
+                let error = refused.unwrap_err();
+                assert!(error.code() == "WORK_INVALID" && error.to_string().contains(said), "{error}");
+            }
+        }
+        assert_eq!((work.depth("shop").await.unwrap().pending, work.crons().await.unwrap().len()), (0, 0));
+
+        let engine = work.start().await.unwrap();
+        for (which, (_, said)) in unreadable().iter().enumerate() {
+            for function in ["answer", "raw", "decide"] {
+                let id = work.enqueue(NewWork::new("shop", function, &which).unwrap()).await.unwrap().work_id;
+                let status = ended(&work, &id).await;
+                assert_eq!(status.native, Native::Failed, "{function} {said}");
+                assert!(status.last_error.unwrap().contains(said), "{function} {said}");
+            }
+        }
+        engine.stop(Duration::from_secs(20)).await.unwrap();
     });
 }
 
@@ -208,7 +262,7 @@ fn a_running_item_is_told_to_stop() {
         let telling = started.clone();
         let functions = Functions::new().action("wait", move |_: Call, _: String| {
             telling.notify_one();
-            std::future::pending::<Result<(), mainstay_work::Failure>>()
+            std::future::pending::<Result<(), Failure>>()
         });
         let work = Work::open(&store, functions).await.unwrap();
         work.pool(Pool::new("shop")).await.unwrap();

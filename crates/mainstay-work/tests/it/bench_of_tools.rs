@@ -16,6 +16,10 @@ impl Diary {
         self.0.lock().unwrap().push(what.into());
     }
 
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap().clear();
+    }
+
     pub(crate) fn entries(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }

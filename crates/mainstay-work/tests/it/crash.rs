@@ -7,7 +7,7 @@ use crate::ledger::{
     Actions, Done, Found, PATIENCE, Verdict, any_item, block_on, drained, enqueue_items, is_long, open_shop,
     open_store,
 };
-use mainstay_core::failpoints::Action;
+use mainstay_core::failpoints::{Action, Point};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_store::{Options, Tx};
 use mainstay_testkit::crash::{self, Child, Running};
@@ -171,7 +171,7 @@ fn child_acknowledges_before_the_commit() {
             // The first thing that the transaction does, so that there is something to commit.
             tx.now_ms().await
         };
-        store.failpoints().arm("store.commit", Action::Abort, 0, 1);
+        store.failpoints().arm(Point::StoreCommit, Action::Abort, 0, 1);
         store.transact_with(work, enqueue).await.unwrap();
     });
 }

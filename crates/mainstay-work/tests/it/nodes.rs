@@ -4,7 +4,7 @@ use crate::ledger::{
     Actions, Done, Found, Load, PATIENCE, POOL, Verdict, block_on, drained, functions, is_drained_within,
     is_long, open_shop, open_store, put, until_more_ended, until_ok,
 };
-use mainstay_core::failpoints::Action;
+use mainstay_core::failpoints::{Action, Point};
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::crash::{self, Child, Running};
 use mainstay_testkit::postgres::Doorman;
@@ -36,7 +36,7 @@ fn child_works_on_another_node() {
     block_on(async {
         let store = open_store(options(&std::env::var(URL).unwrap())).await;
         if std::env::var_os(IS_UNFENCED).is_some() {
-            store.failpoints().arm("work.fence", Action::Error, 0, u64::MAX);
+            store.failpoints().arm(Point::WorkFence, Action::Error, 0, u64::MAX);
         }
         let work = open_shop(&store, LEASE).await;
         let _engine = work.start().await.unwrap();

@@ -3,11 +3,15 @@
 use crate::bench_of_tools::{Diary, effects, ended, functions, item, open, retry, shop};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
+use mainstay_work::inbox::Kind;
 use mainstay_work::{
-    Call, Canceled, Failure, Functions, Letter, LetterFilter, Native, NewWork, OnComplete, Pool, State, Work,
-    WorkResult,
+    Call, Canceled, Failure, Functions, Letter, LetterFilter, ListQuery, Native, NewWork, OnComplete, Pool,
+    State, Work, WorkFilter, WorkResult,
 };
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The first letter, once there is one.
 async fn letter(work: &Work, filter: LetterFilter) -> Letter {
@@ -51,11 +55,11 @@ fn b_148_results_are_success_failed_or_canceled() {
 fn what_fails_with_a_text_that_no_database_keeps_ends_all_the_same() {
     for_each_store(async |place| {
         let store = open(&place).await;
-        let echo = async |_: Call, what: String| Err::<(), _>(Failure::permanent(what));
+        let echo = async |_: Call, what: String| Err::<(), _>(Failure::permanent(what.replace('~', "\0")));
         let work = Work::open(&store, Functions::new().action("echo", echo)).await.unwrap();
         work.pool(Pool::new("shop")).await.unwrap();
         let engine = work.start().await.unwrap();
-        for what in ["a \0 b", "c"] {
+        for what in ["a ~ b", "c"] {
             let id = work.enqueue(item("echo", what)).await.unwrap().work_id;
             assert_eq!(ended(&work, &id).await.state, State::Failed);
         }
@@ -107,6 +111,104 @@ fn b_150_on_complete_is_told_success_failure_and_cancel_alike() {
     });
 }
 
+/// Tells ends to the diary; until `is_let`, an execution does not end by itself.
+fn teller(diary: &Diary, is_let: &Arc<AtomicBool>, began: &Arc<Notify>) -> Functions {
+    let (told, is_let, began) = (diary.clone(), is_let.clone(), began.clone());
+    functions(diary).action("tell", move |_: Call, end: OnComplete<String>| {
+        let (told, is_let, began) = (told.clone(), is_let.clone(), began.clone());
+        async move {
+            if !is_let.load(Ordering::SeqCst) {
+                began.notify_one();
+                std::future::pending::<()>().await;
+            }
+            told.note(format!("{} {}", end.result.kind(), end.context.unwrap_or_default()));
+            Ok(())
+        }
+    })
+}
+
+#[test]
+fn b_150_a_telling_that_is_cancelled_is_a_letter_from_which_the_end_is_told() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let (is_let, began) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+        let work = Work::open(&store, teller(&diary, &is_let, &began)).await.unwrap();
+        work.pool(Pool::new("shop").retry(retry(1))).await.unwrap();
+        let cancel_tellings = async || {
+            let filter = WorkFilter { pool: "shop".to_owned(), function: Some("tell".to_owned()), key: None };
+            work.cancel_all(filter).await.unwrap()
+        };
+        for (function, end) in [("effect", "success"), ("refuse", "failed")] {
+            // Running: the engine asks the telling to stop.
+            let engine = work.start().await.unwrap();
+            let new = item(function, "running").on_complete("tell", "running").unwrap();
+            ended(&work, &work.enqueue(new).await.unwrap().work_id).await;
+            began.notified().await;
+            let running = ListQuery { states: Native::named("running").unwrap(), ..ListQuery::default() };
+            let telling = work.list(running, 10).await.unwrap().work.remove(0).status.work_id;
+            assert_eq!(work.cancel(&telling).await.unwrap(), Canceled::Asked);
+            ended(&work, &telling).await;
+            // Waiting: the pool is paused when the item ends.
+            let new = item("note", "never").run_after(Duration::from_secs(3_600));
+            let new = new.on_complete("tell", "waiting").unwrap();
+            let canceled = work.enqueue(new).await.unwrap().work_id;
+            work.pause("shop").await.unwrap();
+            work.cancel(&canceled).await.unwrap();
+            assert_eq!(cancel_tellings().await, 1);
+            work.resume("shop").await.unwrap();
+            is_let.store(true, Ordering::SeqCst);
+            let kind = Some(Kind::OnComplete);
+            let letters = LetterFilter { kind, ..LetterFilter::default() };
+            let found = work.letters(letters.clone(), 10).await.unwrap();
+            assert_eq!(found.len(), 2, "{found:?}");
+            for letter in found {
+                assert!(letter.error.contains("canceled before the end was told"), "{}", letter.error);
+                ended(&work, &work.retry_letter(&letter.work_id).await.unwrap()).await;
+            }
+            let mut told = diary.entries();
+            told.sort_unstable();
+            assert_eq!(told, ["canceled waiting".to_owned(), format!("{end} running")]);
+            assert!(work.letters(letters, 10).await.unwrap().is_empty());
+            engine.stop(Duration::from_secs(5)).await.unwrap();
+            is_let.store(false, Ordering::SeqCst);
+            diary.clear();
+        }
+    });
+}
+
+#[test]
+fn b_150_an_end_that_no_item_has_is_refused() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let told = diary.clone();
+        let functions = functions(&diary).on_complete(
+            "caught",
+            retry(3),
+            move |_: Tx, _: Call, end: OnComplete<String>| {
+                told.note(format!("{} {:?} {:?}", end.result.kind(), end.context, end.retry_of));
+                async { Ok(()) }
+            },
+        );
+        let work = Work::open(&store, functions).await.unwrap();
+        work.pool(Pool::new("shop").retry(retry(3))).await.unwrap();
+        let engine = work.start().await.unwrap();
+        let real = work.enqueue(item("note", "a")).await.unwrap().work_id;
+        ended(&work, &real).await;
+        // The same arguments as the engine would give, for an item that exists and for one that does not.
+        for of in [real.as_str(), "019a0000-0000-7000-8000-000000000000"] {
+            let args = serde_json::json!({
+                "workId": of, "context": "x", "result": { "kind": "success", "returnValue": "paid" },
+                "attempts": 1, "errors": [], "retryOf": real,
+            });
+            let forged = work.enqueue(NewWork::new("shop", "caught", &args).unwrap()).await.unwrap().work_id;
+            let status = ended(&work, &forged).await;
+            assert_eq!((status.native, status.attempts), (Native::Failed, 1));
+        }
+        assert_eq!(diary.entries(), ["a#1"]);
+        engine.stop(Duration::from_secs(5)).await.unwrap();
+    });
+}
+
 #[test]
 fn an_on_complete_that_fails_is_tried_by_itself_and_becomes_a_letter() {
     for_each_store(async |place| {
@@ -139,7 +241,7 @@ fn an_on_complete_is_tried_again_as_it_says_and_not_as_its_pool_does() {
         let engine = work.start().await.unwrap();
         let new = item("note", "a").on_complete("stubborn", "x").unwrap();
         ended(&work, &work.enqueue(new).await.unwrap().work_id).await;
-        let kind = Some("onComplete".to_owned());
+        let kind = Some(Kind::OnComplete);
         let filter = LetterFilter { kind, ..LetterFilter::default() };
         let letter = letter(&work, filter).await;
         assert_eq!((letter.function.as_str(), letter.attempts), ("stubborn", 7));
@@ -161,7 +263,7 @@ fn a_letter_is_of_the_kind_that_its_item_says() {
         let engine = work.start().await.unwrap();
         work.enqueue(item("refuse", "a").letter_kind("append")).await.unwrap();
         work.enqueue(item("refuse", "b")).await.unwrap();
-        let of = |kind: &str| LetterFilter { kind: Some(kind.to_owned()), ..LetterFilter::default() };
+        let of = |kind: &str| LetterFilter { kind: Some(kind.into()), ..LetterFilter::default() };
         let first = letter(&work, of("append")).await;
         assert_eq!((first.kind.as_str(), first.args.get()), ("append", "\"a\""));
         assert_eq!(letter(&work, of("work")).await.args.get(), "\"b\"");

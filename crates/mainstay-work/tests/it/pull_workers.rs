@@ -33,20 +33,49 @@ async fn with_items(work: &Work, count: usize) -> Pulled {
 }
 
 #[test]
+fn a_result_that_no_reader_could_take_is_refused_and_its_item_stays_held() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let pulled = with_items(&work, 1).await;
+        let (lease, item) = (pulled.lease.unwrap(), &pulled.items[0].work_id);
+        let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
+        let large = format!("\"{}\"", "x".repeat(70_000));
+        let end = async |value: &str| {
+            let value = serde_json::value::RawValue::from_string(value.to_owned()).unwrap();
+            work.complete(&lease, item, value).await
+        };
+        for (bad, code) in [
+            (&*deep, "WORK_INVALID"),
+            (r#""\u0000""#, "WORK_INVALID"),
+            ("1e999", "WORK_INVALID"),
+            (&large, "WORK_TOO_LARGE"),
+        ] {
+            let error = end(bad).await.unwrap_err();
+            assert!(error.code() == code && error.to_string().starts_with("returnValue"), "{error}");
+        }
+        assert_eq!(work.status(item).await.unwrap().unwrap().native, Native::Running);
+        end("1").await.unwrap();
+        assert_eq!(work.status(item).await.unwrap().unwrap().native, Native::Success);
+    });
+}
+
+#[test]
 fn work_is_ended_under_a_lease_of_a_pull_worker_only() {
     for_each_store(async |place| {
         let (store, diary) = (open(&place).await, Diary::default());
         let work = shop(&store, &diary).await;
         let engine = work.start().await.unwrap();
         let id = with_items(&work, 1).await.items[0].work_id.clone();
-        let nodes_own = engine.lease();
+        let secret = "0".repeat(32);
+        let nodes_own = &format!("{}.{secret}", engine.lease());
         let value = to_raw_value(&1).unwrap();
         for refused in [
             work.complete(nodes_own, &id, value).await.unwrap_err(),
             work.fail(nodes_own, &id, Failure::retryable("x")).await.unwrap_err(),
             work.extend(nodes_own, Duration::from_secs(60)).await.unwrap_err(),
             work.give_back(nodes_own).await.unwrap_err(),
-            work.extend(i64::MAX, Duration::from_secs(60)).await.unwrap_err(),
+            work.extend(&format!("{}.{secret}", i64::MAX), Duration::from_secs(60)).await.unwrap_err(),
         ] {
             assert_eq!(refused.code(), "LEASE_LOST");
         }
@@ -64,7 +93,7 @@ fn what_is_given_back_was_never_claimed() {
         let (store, diary) = (open(&place).await, Diary::default());
         let work = shop(&store, &diary).await;
         let pulled = with_items(&work, 3).await;
-        let lease = pulled.lease.unwrap();
+        let lease = &*pulled.lease.clone().unwrap();
         work.complete(lease, &pulled.items[1].work_id, to_raw_value(&1).unwrap()).await.unwrap();
         work.give_back(lease).await.unwrap();
         assert_eq!(work.give_back(lease).await.unwrap_err().code(), "LEASE_LOST");
@@ -81,7 +110,8 @@ fn a_worker_hears_of_what_was_cancelled_and_it_does_not_start_again() {
         let (store, diary) = (open(&place).await, Diary::default());
         let work = shop(&store, &diary).await;
         let pulled = with_items(&work, 3).await;
-        let (lease, id) = (pulled.lease.unwrap(), |number: usize| pulled.items[number].work_id.clone());
+        let lease = &*pulled.lease.clone().unwrap();
+        let (lease, id) = (lease, |number: usize| pulled.items[number].work_id.clone());
         let extended = work.extend(lease, Duration::from_secs(60)).await.unwrap();
         assert!(extended.canceled.is_empty() && extended.until_ms > pulled.until_ms.unwrap());
         for number in [0, 2] {
@@ -115,7 +145,7 @@ fn a_place_that_becomes_free_goes_to_who_waits_for_it() {
         // Nobody tells when it waits; that it is told soon rather than after its own patience is what matters.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let value = to_raw_value(&1).unwrap();
-        work.complete(first.lease.unwrap(), &first.items[0].work_id, value).await.unwrap();
+        work.complete(first.lease.as_deref().unwrap(), &first.items[0].work_id, value).await.unwrap();
         let second = tokio::time::timeout(Duration::from_secs(3), waiting).await.unwrap().unwrap();
         assert_eq!(second.items.len(), 1);
     });
@@ -157,7 +187,7 @@ fn what_is_past_its_deadline_is_not_given_out() {
         assert!(status.last_error.unwrap().contains("deadline"));
         let depth = work.depth("shop").await.unwrap();
         assert_eq!((depth.pending, depth.running), (0, 1));
-        work.complete(pulled.lease.unwrap(), &good, to_raw_value(&1).unwrap()).await.unwrap();
+        work.complete(pulled.lease.as_deref().unwrap(), &good, to_raw_value(&1).unwrap()).await.unwrap();
         assert_eq!(work.depth("shop").await.unwrap().running, 0);
     });
 }
@@ -183,10 +213,46 @@ fn whoever_asks_in_vain_commits_nothing() {
         let before = committed();
         assert_eq!(claimed(&work).await.lease, None);
         assert_eq!(committed(), before, "there is no room");
-        work.give_back(held.lease.unwrap()).await.unwrap();
+        work.give_back(held.lease.as_deref().unwrap()).await.unwrap();
         work.pause("shop").await.unwrap();
         let before = committed();
         assert_eq!(claimed(&work).await.lease, None);
         assert_eq!(committed(), before, "nothing may start");
+    });
+}
+
+/// A number alone, the number of another caller's lease, or a wrong secret: nothing of that ends or keeps work.
+#[test]
+fn a_lease_cannot_be_guessed() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let pulled = with_items(&work, 1).await;
+        let (lease, id) = (pulled.lease.as_deref().unwrap(), &pulled.items[0].work_id);
+        let (number, secret) = lease.split_once('.').unwrap();
+        assert_eq!(secret.len(), 32);
+        let last = if secret.ends_with('0') { '1' } else { '0' };
+        let wrong = format!("{number}.{}{last}", &secret[..31]);
+        let other = format!("{}.{secret}", number.parse::<i64>().unwrap() + 1);
+        for (lease, code) in [
+            (number, "WORK_INVALID"),
+            ("", "WORK_INVALID"),
+            (&format!("{lease}0"), "WORK_INVALID"),
+            (&format!("{number}.{}", "x".repeat(32)), "WORK_INVALID"),
+            (&wrong, "LEASE_LOST"),
+            (&other, "LEASE_LOST"),
+            (&format!("{number}.{}", "0".repeat(32)), "LEASE_LOST"),
+        ] {
+            for refused in [
+                work.complete(lease, id, to_raw_value(&1).unwrap()).await.unwrap_err(),
+                work.fail(lease, id, Failure::retryable("x")).await.unwrap_err(),
+                work.extend(lease, Duration::from_secs(60)).await.unwrap_err(),
+                work.give_back(lease).await.unwrap_err(),
+            ] {
+                assert_eq!(refused.code(), code, "{lease:?}");
+            }
+        }
+        work.complete(lease, id, to_raw_value(&1).unwrap()).await.unwrap();
+        assert_eq!(work.status(id).await.unwrap().unwrap().native, Native::Success);
     });
 }

@@ -104,7 +104,7 @@ fn pull_workers_claim_extend_complete_and_fail() {
             .await
             .unwrap();
         let pulled = work.pull(pull(&["remote"])).await.unwrap();
-        let lease = pulled.lease.unwrap();
+        let lease = pulled.lease.as_deref().unwrap();
         assert_eq!(pulled.items.len(), 2);
         assert_eq!((pulled.items[0].args.get(), pulled.items[0].attempt), ("\"a\"", 1));
         work.extend(lease, Duration::from_secs(60)).await.unwrap();

@@ -2,10 +2,14 @@
 
 use crate::ledger::{Actions, Found, PATIENCE, POOL, drained, functions, open_store, put, with_tables};
 use mainstay_core::clock::{Clock, ManualClock};
+use mainstay_core::random::Random;
 use mainstay_store::{Store, Tx, params};
 use mainstay_testkit::stores::{Kind, Place, for_each_kind, for_each_store};
 use mainstay_testkit::time::{START_MS, VirtualTime};
-use mainstay_work::{Call, Engine, Failure, Native, NewWork, Pool, RetryPolicy, Status, Work};
+use mainstay_work::{
+    Call, Cron, Engine, Failure, Functions, Native, NewWork, Pool, RetryPolicy, Schedule, Status, Work,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
@@ -210,6 +214,82 @@ fn a_retry_waits_for_the_databases_clock() {
         engine.look_around();
         assert_eq!(until_native(&work, &stumbles, Native::Success).await.attempts, 2);
         assert_eq!(diary.0.lock().unwrap()[2], ("stumbles".to_owned(), due_at));
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+/// Draws the middle always, so that the jitter's factor is one.
+struct Middle(AtomicU64);
+
+impl Random for Middle {
+    fn next_u64(&self) -> u64 {
+        // Ids need more than one number.
+        (1 << 63) | self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn c_032_the_waits_of_a_pool_begin_with_the_initial_one_and_double() {
+    for_each_store(async |place| {
+        let options = with_tables(place.options()).random(Arc::new(Middle(AtomicU64::default())));
+        let (store, time) = VirtualTime::open_with(&place, options).await.unwrap();
+        let fail = async |_: Call, _: ()| Err::<(), _>(Failure::retryable("not yet"));
+        let work = Work::open(&store, Functions::new().action("fail", fail)).await.unwrap();
+        let retry = RetryPolicy::new(5, 60_000, 2.0, 3_600_000).unwrap();
+        work.pool(Pool::new(POOL).retry(retry)).await.unwrap();
+        let engine = work.start().await.unwrap();
+        let id = work.enqueue(NewWork::new(POOL, "fail", &()).unwrap()).await.unwrap().work_id;
+        let mut now_ms = START_MS;
+        for (attempts, wait_ms) in (1..).zip([60_000, 120_000, 240_000, 480_000]) {
+            let waiting = async {
+                loop {
+                    let status = status(&work, &id).await;
+                    if status.native == Native::Delayed && status.attempts == attempts {
+                        return status.due_at.unwrap();
+                    }
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            let due_at = tokio::time::timeout(PATIENCE, waiting).await.expect("it fails again");
+            assert_eq!(due_at - now_ms, wait_ms, "after execution {attempts}");
+            now_ms = due_at;
+            time.set(now_ms).await.unwrap();
+            engine.look_around();
+        }
+        assert_eq!(until_native(&work, &id, Native::Failed).await.attempts, 5);
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn a_cron_that_is_declared_again_keeps_its_next_tick_and_a_changed_one_does_not() {
+    for_each_store(async |place| {
+        let ((store, time), diary) = (open_in_virtual_time(&place).await, Diary::default());
+        let work = diary.shop(&store, 5).await;
+        let cron = |every_ms| {
+            let every = Schedule::interval(every_ms, 0).unwrap();
+            Cron::new("often", every, POOL, "note", "tick").unwrap()
+        };
+        let next_at = async || work.crons().await.unwrap()[0].next_at;
+        work.cron(cron(3_600_000)).await.unwrap();
+        let tick = next_at().await;
+        // Its time has come while nothing ran: a program that starts and declares it must not take the tick away.
+        time.set(tick + 1_000).await.unwrap();
+        work.cron(cron(3_600_000)).await.unwrap();
+        assert_eq!(next_at().await, tick);
+        let again = diary.shop(&store, 5).await;
+        again.cron(cron(3_600_000)).await.unwrap();
+        assert_eq!(next_at().await, tick);
+        let engine = work.start().await.unwrap();
+        let ticking = async {
+            while diary.names().is_empty() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, ticking).await.expect("the tick is not lost");
+        assert_eq!(next_at().await, tick + 3_600_000);
+        work.cron(cron(60_000)).await.unwrap();
+        assert!(next_at().await <= tick + 61_000, "a changed one begins anew");
         engine.stop(PATIENCE).await.unwrap();
     });
 }

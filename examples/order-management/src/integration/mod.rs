@@ -10,5 +10,5 @@ mod contract;
 mod targets;
 
 pub use contract::{Item, OrderPlaced};
-pub(crate) use targets::publishing;
+pub(crate) use targets::targets;
 pub use targets::{INVENTORY, NOTIFICATIONS, ORDER_INTEGRATION, notifications_at};

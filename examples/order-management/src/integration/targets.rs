@@ -4,7 +4,6 @@ use super::contract::OrderPlaced;
 use crate::inventory;
 use mainstay::flows::Result;
 use mainstay::flows::delivery::publications::{Retry, Target, Targets, Webhook};
-use mainstay::flows::projections::Projection;
 use mainstay::work::egress::Egress;
 use mainstay::work::http::{HttpConfig, Secret};
 use std::sync::Arc;
@@ -24,17 +23,15 @@ pub fn notifications_at(url: &str, secret: Secret, egress: Egress) -> Result<Web
     Webhook::new(HttpConfig { secrets: vec![secret], ..HttpConfig::new(url) }, Arc::new(egress))
 }
 
-/// The targets, and the projection that publishes every submitted order to all of them: to inventory, which is in this
-/// program, and to notifications where there are any.
-pub(crate) fn publishing(notifications: Option<Webhook>) -> (Targets, Projection) {
-    // In the same store, in the transaction that notes the delivery: exactly once.
+/// Publishes every submitted order to inventory, which is in this program, and to the notification service if there is one.
+pub(crate) fn targets(notifications: Option<Webhook>) -> Targets {
+    // In the same store, in the transaction that records the delivery: exactly once.
     let inventory = Target::handler(INVENTORY, inventory::note_demand).translate(OrderPlaced::translate);
     let (mut targets, mut names) = (Targets::new(RETRY).with(inventory), vec![INVENTORY]);
     if let Some(webhook) = notifications {
-        // Elsewhere: at least once, each time under the same key.
+        // Over HTTP: at least once, with the same idempotency key each time.
         targets = targets.with(Target::webhook(NOTIFICATIONS, webhook).translate(OrderPlaced::translate));
         names.push(NOTIFICATIONS);
     }
-    let forwarding = targets.forwarding(ORDER_INTEGRATION, &["OrderSubmitted"], "orders", &names);
-    (targets, forwarding)
+    targets.forward(ORDER_INTEGRATION, &["OrderSubmitted"], "orders", &names)
 }

@@ -2,10 +2,10 @@
 
 use super::report::Report;
 use crate::arguments::Global;
-use crate::bench::disk;
 use crate::config::{self, Place};
 use crate::{Error, Result};
 use mainstay::store::Store;
+use mainstay_bench::disk;
 use std::path::Path;
 use tempfile::TempDir;
 

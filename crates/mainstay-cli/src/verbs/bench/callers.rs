@@ -1,9 +1,9 @@
 //! Measuring by one caller and by many: how many and how long, and a row for each.
 
-use crate::bench::load::{Load, Outcome};
-use crate::bench::table::Table;
 use clap::Args;
 use mainstay::store::Store;
+use mainstay_bench::load::{Load, Outcome};
+use mainstay_bench::table::Table;
 use serde::Serialize;
 use std::time::Duration;
 

@@ -3,11 +3,11 @@
 use super::callers::{Rows, Size};
 use super::report::Report;
 use crate::Result;
-use crate::bench::events::{self, Reading};
-use crate::bench::table::Table;
 use clap::Args;
 use mainstay::events::Log;
 use mainstay::store::Store;
+use mainstay_bench::events::{self, Reading};
+use mainstay_bench::table::Table;
 use serde::Serialize;
 
 /// Measure conditional appends to the log, by one caller and by many, and reading them

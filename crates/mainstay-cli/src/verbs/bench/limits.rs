@@ -3,17 +3,17 @@
 use super::callers::{Rows, Size};
 use super::report::Report;
 use crate::Result;
-use crate::bench::limits;
-use crate::bench::table::Table;
 use clap::Args;
 use mainstay::guards::limits::store::Limits;
 use mainstay::store::Store;
+use mainstay_bench::limits;
+use mainstay_bench::table::Table;
 use std::time::Duration;
 
 /// Measure decisions of a rate limit: about one key that all want, in the store, and about many keys in memory
 ///
 /// Works on a temporary SQLite file in the current folder, so that it is this disk that is measured; or on the store given
-/// with --store, where the limit mainstay.bench stays.
+/// with --store, where the limit bench stays.
 #[derive(Debug, Args)]
 pub(super) struct LimitsBench {
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! `mainstay bench`: measures Mainstay on this machine and its disk.
 //!
-//! What is measured, and how, is in `crate::bench`; here is what is asked for and what is said of it.
+//! What is measured, and how, is in `mainstay_bench`; here is what is asked for and what is said of it.
 //!
 //! - `store`, `events`, `work`, `limits`, `replay`, `publications`, `operate`: a verb each, with its flags, its part of the
 //!   report and how people are told of it
@@ -23,9 +23,9 @@ use self::bed::Bed;
 use self::operate::Operated;
 use self::report::{Report, headline, told};
 use crate::arguments::Global;
-use crate::bench::table::Table;
 use crate::{Error, Result, output};
 use clap::{Args, Subcommand};
+use mainstay_bench::table::Table;
 
 /// Measure Mainstay on this machine
 #[derive(Debug, Args)]

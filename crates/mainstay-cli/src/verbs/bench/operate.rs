@@ -2,9 +2,9 @@
 
 use super::report::Report;
 use crate::Result;
-use crate::bench::operate::{self, Answered, Pages};
 use clap::Args;
 use mainstay::store::Store;
+use mainstay_bench::operate::{self, Answered, Pages};
 use serde::Serialize;
 
 /// Measure how fast the console, the metrics and the health of a server over a full store are answered
@@ -14,7 +14,7 @@ use serde::Serialize;
 /// store takes it; then for the first and the thousandth page of lists, and for the overview as it is followed. Times are those
 /// of a client on this machine. With --check it fails when something takes longer than it may. Works on a temporary SQLite file
 /// in the current folder; or on the store given with --store, in whose log the events stay, as all events do, and where
-/// everything else that is named mainstay.bench and the entries of the audit stay.
+/// everything else that is named bench and the entries of the audit stay.
 #[derive(Debug, Args)]
 pub(super) struct OperateBench {
     /// How many events are appended

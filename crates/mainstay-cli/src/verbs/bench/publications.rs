@@ -1,10 +1,10 @@
 //! `mainstay bench publications`.
 
 use super::report::Report;
-use crate::bench::publications;
 use crate::{Error, Result};
 use clap::Args;
 use mainstay::store::Store;
+use mainstay_bench::publications;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Publishes events of 100 bytes, 100 to a commit, and then delivers them to a target that answers at once, and to one that
 /// takes 10 ms for each; counts what the target was given, and fails unless each event came once. Works on a temporary SQLite
 /// file in the current folder, so that it is this disk that is measured; or on the store given with --store, where the
-/// publications to the target mainstay.bench stay.
+/// publications to the target bench stay.
 #[derive(Debug, Args)]
 pub(super) struct PublicationsBench {
     /// How many events are published and delivered, to each target

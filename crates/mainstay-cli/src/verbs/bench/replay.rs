@@ -1,17 +1,17 @@
 //! `mainstay bench replay`.
 
 use super::report::Report;
-use crate::bench::replay::{self, Measured};
 use crate::{Error, Result};
 use clap::Args;
 use mainstay::store::Store;
+use mainstay_bench::replay::{self, Measured};
 use serde::Serialize;
 
 /// Measure how fast a read model with one row for each event is filled anew from the log
 ///
 /// Appends events of 100 bytes and replays them, 2000 to a commit. Works on a temporary SQLite file in the current folder, so
 /// that it is this disk that is measured; or on the store given with --store, in whose log the events stay, as all events do,
-/// and where the projection mainstay.bench stays. No other replay may run there meanwhile.
+/// and where the projection bench stays. No other replay may run there meanwhile.
 #[derive(Debug, Args)]
 pub(super) struct ReplayBench {
     /// How many events are appended and replayed

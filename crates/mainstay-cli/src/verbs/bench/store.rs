@@ -3,10 +3,10 @@
 use super::callers::{Rows, Size};
 use super::report::Report;
 use crate::Result;
-use crate::bench::store;
-use crate::bench::table::Table;
 use clap::Args;
 use mainstay::store::Store;
+use mainstay_bench::store;
+use mainstay_bench::table::Table;
 
 /// Measure transactions with two small inserts, by one caller and by many
 ///

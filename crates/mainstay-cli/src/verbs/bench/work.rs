@@ -2,16 +2,16 @@
 
 use super::report::Report;
 use crate::Result;
-use crate::bench::work;
 use clap::Args;
 use mainstay::store::Store;
+use mainstay_bench::work;
 use serde::Serialize;
 
 /// Measure how fast items that do nothing are enqueued, worked and started
 ///
 /// Enqueues items a thousand at a time, works them until none is left, then enqueues some one after another and measures
 /// how long each takes to start. Works on a temporary SQLite file in the current folder, so that it is this disk that is
-/// measured; or on the store given with --store, where the pool mainstay.bench stays, and for a week what came of the
+/// measured; or on the store given with --store, where the pool bench stays, and for a week what came of the
 /// items.
 #[derive(Debug, Args)]
 pub(super) struct WorkBench {

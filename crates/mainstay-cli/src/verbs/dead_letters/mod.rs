@@ -4,14 +4,13 @@ mod here;
 
 use super::progress;
 use crate::Result;
-use crate::arguments::Global;
-use crate::deed::Deed;
+use crate::arguments::{Global, Page};
+use crate::client::{Call, Client};
 use crate::output::{print, print_json, table};
-use crate::reach::Reached;
-use crate::remote::{Remote, segment};
+use crate::services::Opening::{Existing, Whole};
 use crate::shown::{lines, moment, short, text};
 use clap::{Args, Subcommand};
-use here::Here;
+use here::Carrier;
 use mainstay::flows::dead_letters::Action;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -107,7 +106,7 @@ enum DeadLettersVerb {
 #[derive(Debug, Args)]
 struct Wanted {
     /// The letter; all that the filter names unless given
-    #[arg(conflicts_with_all = ["kind", "name", "status", "group", "error", "correlation", "older_than", "newer_than", "run"])]
+    #[arg(conflicts_with_all = ["kind", "name", "pool", "status", "group", "error", "correlation", "older_than", "before", "newer_than", "limit", "run"])]
     letter_id: Option<String>,
     #[command(flatten)]
     filter: Filter,
@@ -117,6 +116,9 @@ struct Wanted {
 
 #[derive(Debug, Args)]
 struct How {
+    /// The oldest of them, at most so many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: Option<u16>,
     /// Do it at once, without being shown what it is first
     #[arg(long)]
     run: bool,
@@ -127,12 +129,15 @@ struct How {
 
 #[derive(Debug, Default, Args)]
 struct Filter {
-    /// Of this kind: work, onComplete, append, projection or publication
+    /// Of this kind: work, onComplete, append, publication, projection or quarantinedEvent
     #[arg(long)]
     kind: Option<String>,
     /// Of this function, projection or target
     #[arg(long)]
     name: Option<String>,
+    /// Of work of this pool
+    #[arg(long)]
+    pool: Option<String>,
     /// Of this status: pending, retrying, resolved or ignored
     #[arg(long)]
     status: Option<String>,
@@ -148,19 +153,12 @@ struct Filter {
     /// That failed longer ago than this: 30m, 12h, 7d
     #[arg(long, value_name = "AGE", value_parser = super::span)]
     older_than: Option<Duration>,
+    /// That failed before this time: 2027-01-15T08:00:00Z, or milliseconds
+    #[arg(long, value_name = "TIME", value_parser = super::events::moment, conflicts_with = "older_than")]
+    before: Option<i64>,
     /// That failed less long ago than this
     #[arg(long, value_name = "AGE", value_parser = super::span)]
     newer_than: Option<Duration>,
-}
-
-#[derive(Debug, Args)]
-struct Page {
-    /// At most so many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    limit: u16,
-    /// The `next` of the page before
-    #[arg(long)]
-    cursor: Option<String>,
 }
 
 /// So long ago, in milliseconds since the epoch.
@@ -174,25 +172,25 @@ impl Filter {
         let texts = [
             ("kind", &self.kind),
             ("name", &self.name),
+            ("pool", &self.pool),
             ("status", &self.status),
             ("group", &self.group),
             ("error", &self.error),
             ("correlationId", &self.correlation),
         ];
         let texts = texts.into_iter().filter_map(|(name, text)| Some((name, json!(text.as_ref()?))));
-        let moments = [("failedBefore", self.older_than), ("failedSince", self.newer_than)];
-        let moments = moments.into_iter().filter_map(|(name, age)| Some((name, json!(ago(age?)))));
+        let moments = [
+            ("failedBefore", self.before.or(self.older_than.map(ago))),
+            ("failedSince", self.newer_than.map(ago)),
+        ];
+        let moments = moments.into_iter().filter_map(|(name, moment)| Some((name, json!(moment?))));
         texts.chain(moments).collect()
     }
 
-    fn query(&self, more: &[(&'static str, Value)]) -> String {
-        let mut query = String::new();
-        for (name, value) in self.members().iter().chain(more) {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            query.push(if query.is_empty() { '?' } else { '&' });
-            query.push_str(&format!("{name}={}", segment(&value)));
-        }
-        query
+    fn query(&self, call: Call) -> Call {
+        self.members().iter().fold(call, |call, (name, value)| {
+            call.query(name, Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        })
     }
 
     fn body(&self) -> Value {
@@ -200,27 +198,18 @@ impl Filter {
     }
 }
 
-impl Page {
-    fn members(&self) -> Vec<(&'static str, Value)> {
-        let cursor = self.cursor.iter().map(|cursor| ("cursor", json!(cursor)));
-        std::iter::once(("limit", json!(self.limit))).chain(cursor).collect()
-    }
-}
-
 impl DeadLetters {
     pub(crate) async fn run(&self, global: &Global) -> Result<()> {
-        let told = match global.reach_existing().await? {
-            Reached::Server(server) => self.ask(&server, global.json)?,
-            Reached::Store(store) => {
-                let told = async {
-                    let here = Here::open(&global.load()?, &store, global.json).await?;
-                    here.ask(&self.verb).await
-                };
-                let told = told.await;
-                store.close().await;
-                told?
-            }
+        let opening = match &self.verb {
+            DeadLettersVerb::List { .. }
+            | DeadLettersVerb::Show { .. }
+            | DeadLettersVerb::Stats { .. }
+            | DeadLettersVerb::Groups { .. }
+            | DeadLettersVerb::Operations { .. } => Existing,
+            // A retry may need any function and target of the configuration.
+            _ => Whole,
         };
+        let told = global.ask(opening, async |client| self.ask(client, global.json).await).await?;
         if global.json {
             return print_json(&told);
         }
@@ -236,90 +225,108 @@ impl DeadLetters {
         if told["operationId"].is_null() { print(&letter(&told)) } else { print(&operation(&told)) }
     }
 
-    fn ask(&self, server: &Remote, is_json: bool) -> Result<Value> {
+    async fn ask(&self, client: &Client, is_json: bool) -> Result<Value> {
         match &self.verb {
             DeadLettersVerb::List { filter, page } => {
-                server.get(&format!("/admin/dead-letters{}", filter.query(&page.members())))
+                client.send(filter.query(Call::new("GET /admin/dead-letters", &[]).page(page))).await
             }
             DeadLettersVerb::Show { letter_id } => {
-                server.get(&format!("/admin/dead-letters/{}", segment(letter_id)))
+                client.send(Call::new("GET /admin/dead-letters/{id}", &[letter_id])).await
             }
             DeadLettersVerb::Stats { filter } => {
-                server.get(&format!("/admin/dead-letters/stats{}", filter.query(&[])))
+                client.send(filter.query(Call::new("GET /admin/dead-letters/stats", &[]))).await
             }
             DeadLettersVerb::Groups { filter, limit } => {
-                let query = filter.query(&[("limit", json!(limit))]);
-                server.get(&format!("/admin/dead-letters/groups{query}"))
+                let call = Call::new("GET /admin/dead-letters/groups", &[]).query("limit", Some(limit));
+                client.send(filter.query(call)).await
             }
-            DeadLettersVerb::Retry(wanted) => wanted.ask(server, Action::Retry, is_json),
-            DeadLettersVerb::Ignore(wanted) => wanted.ask(server, Action::Ignore, is_json),
-            DeadLettersVerb::Purge { filter, how } => how.ask(server, Action::Purge, filter, is_json),
-            DeadLettersVerb::Run { operation_id, no_wait } => begin(server, operation_id, !no_wait, is_json),
-            DeadLettersVerb::Cancel { operation_id } => cancelling(operation_id).ask(server),
-            DeadLettersVerb::Operation { operation_id, wait: false } => server.get(&place(operation_id)),
-            DeadLettersVerb::Operation { operation_id, wait: true } => watch(server, operation_id, is_json),
+            DeadLettersVerb::Retry(wanted) => wanted.ask(client, Action::Retry, is_json).await,
+            DeadLettersVerb::Ignore(wanted) => wanted.ask(client, Action::Ignore, is_json).await,
+            DeadLettersVerb::Purge { filter, how } => how.ask(client, Action::Purge, filter, is_json).await,
+            DeadLettersVerb::Run { operation_id, no_wait } => {
+                begin(client, operation_id, !no_wait, is_json).await
+            }
+            DeadLettersVerb::Cancel { operation_id } => {
+                let route = "POST /admin/dead-letter-operations/{id}/cancel";
+                client.send(Call::new(route, &[operation_id])).await
+            }
+            DeadLettersVerb::Operation { operation_id, wait: false } => look(client, operation_id).await,
+            DeadLettersVerb::Operation { operation_id, wait: true } => {
+                watch(client, operation_id, is_json).await
+            }
             DeadLettersVerb::Operations { status, page } => {
-                let status = status.iter().map(|status| ("status", json!(status)));
-                let members: Vec<_> = page.members().into_iter().chain(status).collect();
-                let none = Filter::default();
-                server.get(&format!("/admin/dead-letter-operations{}", none.query(&members)))
+                let call = Call::new("GET /admin/dead-letter-operations", &[]).page(page);
+                client.send(call.query("status", status.as_ref())).await
             }
         }
     }
 }
 
 impl Wanted {
-    fn ask(&self, server: &Remote, action: Action, is_json: bool) -> Result<Value> {
-        match &self.letter_id {
-            Some(id) => dealing(id, action).ask(server),
-            None => self.how.ask(server, action, &self.filter, is_json),
-        }
+    async fn ask(&self, client: &Client, action: Action, is_json: bool) -> Result<Value> {
+        let Some(id) = &self.letter_id else {
+            return self.how.ask(client, action, &self.filter, is_json).await;
+        };
+        let route = match action {
+            Action::Ignore => "POST /admin/dead-letters/{id}/ignore",
+            _ => "POST /admin/dead-letters/{id}/retry",
+        };
+        let done = client.send(Call::new(route, &[id])).await?;
+        say_what_waits(client, &done, is_json);
+        Ok(done)
     }
 }
 
 impl How {
     /// Previews, and runs if that is wanted.
-    fn ask(&self, server: &Remote, action: Action, filter: &Filter, is_json: bool) -> Result<Value> {
-        let previewed: Value = previewing(action, filter).ask(server)?;
+    async fn ask(&self, client: &Client, action: Action, filter: &Filter, is_json: bool) -> Result<Value> {
+        let body = json!({ "action": action, "filter": filter.body(), "limit": self.limit });
+        let previewed: Value =
+            client.send(Call::new("POST /admin/dead-letter-operations", &[]).with(&body)).await?;
         if !self.run {
             return Ok(previewed);
         }
-        begin(server, previewed["operationId"].as_str().unwrap_or_default(), !self.no_wait, is_json)
+        let operation_id = previewed["operationId"].as_str().unwrap_or_default();
+        begin(client, operation_id, !self.no_wait, is_json).await
     }
 }
 
-fn dealing(letter_id: &str, action: Action) -> Deed {
-    let action = match action {
-        Action::Ignore => "POST /admin/dead-letters/{id}/ignore",
-        _ => "POST /admin/dead-letters/{id}/retry",
+async fn begin(client: &Client, operation_id: &str, is_awaited: bool, is_json: bool) -> Result<Value> {
+    let begun =
+        client.send(Call::new("POST /admin/dead-letter-operations/{id}/run", &[operation_id])).await?;
+    if is_awaited {
+        return watch(client, operation_id, is_json).await;
+    }
+    if client.is_local() {
+        eprintln!("It goes on once a server runs on this store.");
+    }
+    Ok(begun)
+}
+
+async fn look(client: &Client, operation_id: &str) -> Result<Value> {
+    client.send(Call::new("GET /admin/dead-letter-operations/{id}", &[operation_id])).await
+}
+
+/// Waits until an operation has ended. Without a server this process runs the operation, and nothing else.
+async fn watch(client: &Client, operation_id: &str, is_json: bool) -> Result<Value> {
+    let carrier = match client {
+        Client::Local(api) => Some(Carrier::start(api.services()).await?),
+        Client::Server(_) => None,
     };
-    Deed::new(action, &[letter_id])
+    let ended = progress::watch(is_json, async || look(client, operation_id).await, bar).await;
+    if let Some(carrier) = carrier {
+        carrier.stop().await?;
+    }
+    let ended = ended?;
+    say_what_waits(client, &ended, is_json);
+    Ok(ended)
 }
 
-fn previewing(action: Action, filter: &Filter) -> Deed {
-    let body = json!({ "action": action, "filter": filter.body() });
-    Deed::new("POST /admin/dead-letter-operations", &[]).with(body)
-}
-
-fn running(operation_id: &str) -> Deed {
-    Deed::new("POST /admin/dead-letter-operations/{id}/run", &[operation_id])
-}
-
-fn cancelling(operation_id: &str) -> Deed {
-    Deed::new("POST /admin/dead-letter-operations/{id}/cancel", &[operation_id])
-}
-
-fn place(operation_id: &str) -> String {
-    format!("/admin/dead-letter-operations/{}", segment(operation_id))
-}
-
-fn begin(server: &Remote, operation_id: &str, is_awaited: bool, is_json: bool) -> Result<Value> {
-    let begun = running(operation_id).ask(server)?;
-    if is_awaited { watch(server, operation_id, is_json) } else { Ok(begun) }
-}
-
-fn watch(server: &Remote, operation_id: &str, is_json: bool) -> Result<Value> {
-    progress::watch(is_json, || server.get(&place(operation_id)), bar)
+/// Says what is left to do for a server.
+fn say_what_waits(client: &Client, done: &Value, is_json: bool) {
+    if client.is_local() && done["action"] == "retry" && done["done"] != 0 && !is_json {
+        eprintln!("What is tried again waits until a server runs on this store.");
+    }
 }
 
 fn bar(operation: &Value) -> String {
@@ -439,6 +446,7 @@ fn letter(told: &Value) -> String {
         ("error", text(&told["error"])),
         ("args", text(&told["work"]["args"])),
         ("payload", text(&told["projection"]["payload"])),
+        ("payload", text(&told["quarantinedEvent"]["payload"])),
         ("data", text(&told["publication"]["event"]["data"])),
     ]);
     if let Some(attempts) = told["attempts"].as_array().filter(|attempts| !attempts.is_empty()) {

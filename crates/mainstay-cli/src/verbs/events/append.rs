@@ -2,8 +2,9 @@
 
 use super::LAST;
 use super::filters::{json, stream};
-use super::ledger::Ledger;
 use crate::arguments::Global;
+use crate::client::Call;
+use crate::services::Opening::Anew;
 use crate::{Error, Result, output};
 use clap::Args;
 use mainstay::events::{self, Appended, Condition, Item, NewEvent, NewStream, Query, Status};
@@ -69,10 +70,7 @@ impl Append {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
         // Whatever is wrong with the flags is told before a store is opened or made.
         let append = self.asked()?;
-        let ledger = Ledger::reach(global).await?;
-        let appended = ledger.append(append).await;
-        ledger.close().await;
-        let appended = appended?;
+        let appended: Appended = global.send(Anew, Call::new("POST /v1/events", &[]).with(&append)).await?;
         if global.json {
             return output::print_json(&appended);
         }

@@ -1,7 +1,7 @@
 //! `mainstay events erase`.
 
-use crate::arguments::Global;
-use crate::deed::Deed;
+use crate::arguments::{Global, Whose};
+use crate::audited::audited;
 use crate::verbs::open_log;
 use crate::{Result, output};
 use clap::Args;
@@ -17,6 +17,8 @@ use serde_json::json;
 pub(super) struct Erase {
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    whose: Whose,
     /// Why: the number of the request, for instance
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -43,13 +45,13 @@ impl Erase {
             (None, tag) => Erasure::of_tag(tag.as_deref().unwrap_or_default())?,
         };
         let log = open_log(global).await?;
-        // No server does this, so that there is no route to name it by.
+        let log = self.whose.tenant().map_or_else(|| log.clone(), |tenant| log.for_tenant(tenant));
         let body = json!({
-            "event": self.which.event, "tag": self.which.tag, "actor": self.actor, "reason": self.reason,
+            "event": self.which.event, "tag": self.which.tag, "tenant": self.whose.tenant(), "actor": self.actor,
+            "reason": self.reason,
         });
-        let deed = Deed::new("mainstay events erase", &[]).with(body);
         let erase = async { Ok(log.erase(erasure.by(&self.actor).because(&self.reason)).await?) };
-        let erased = deed.carry_out(log.store(), erase).await;
+        let erased = audited(log.store(), "mainstay events erase", &body, erase).await;
         log.store().clone().close().await;
         let Erased { erasure_id, events, .. } = erased?;
         if global.json {

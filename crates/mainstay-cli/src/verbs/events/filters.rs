@@ -48,7 +48,7 @@ impl Filters {
 
 /// The JSON that a flag was given.
 pub(super) fn json<T: DeserializeOwned>(flag: &str, text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|error| Error::Argument(format!("{flag}: {error}")))
+    crate::verbs::json(flag, text)
 }
 
 /// A stream's type and id; only the id may contain a slash.

@@ -2,25 +2,23 @@
 
 use super::LAST;
 use super::filters::Filters;
-use super::ledger::{Ledger, Page, address, line};
+use super::page::{self, Page, address};
 use super::shown::Layout;
 use super::sse::{Message, Parser};
 use crate::arguments::Global;
+use crate::client::Client;
+use crate::client::Problem;
 use crate::reference::errors;
-use crate::remote::{Problem, Remote};
+use crate::services::Opening::Existing;
 use crate::{Error, Result, output};
 use clap::Args;
-use mainstay::events::{Log, Selection};
-use std::sync::Arc;
+use mainstay::events::Selection;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// What a server asks its clients to wait before they connect again.
 const RETRY: Duration = Duration::from_secs(1);
 /// A server says something every 15 seconds; one that is silent for three times as long is not there.
 const SILENCE: Duration = Duration::from_secs(45);
-/// Lines that are read ahead of whoever takes our output.
-const READ_AHEAD: usize = 256;
 
 /// Print events as they come, until Ctrl-C
 ///
@@ -44,33 +42,28 @@ pub(super) struct Follow {
 impl Follow {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
         let selection = self.filters.selection()?;
-        let ledger = Ledger::reach_existing(global).await?;
-        // Nothing is after the last position there can be; what is wanted is where the log ends.
-        let ended = match ledger.read(&Selection::all().after(LAST), 1).await {
-            Ok(now) => tokio::select! {
-                // First, so that from the first word on Ctrl-C is an end in order.
-                biased;
-                _ = tokio::signal::ctrl_c() => Ok(()),
-                ended = self.follow(&ledger, selection, now, global.json) => ended,
-            },
-            Err(error) => Err(error),
-        };
-        ledger.close().await;
-        ended
+        global
+            .ask(Existing, async |client| {
+                // Nothing is after the last position there can be; what is wanted is where the log ends.
+                let now = page::read(client, &Selection::all().after(LAST), 1).await?;
+                tokio::select! {
+                    // First, so that from the first word on Ctrl-C is an end in order.
+                    biased;
+                    _ = tokio::signal::ctrl_c() => Ok(()),
+                    ended = self.follow(client, selection, now, global.json) => ended,
+                }
+            })
+            .await
     }
 
-    async fn follow(&self, ledger: &Ledger, selection: Selection, now: Page, is_json: bool) -> Result<()> {
+    async fn follow(&self, client: &Client, selection: Selection, now: Page, is_json: bool) -> Result<()> {
         let after = if self.from_start { 0 } else { self.after.unwrap_or(now.head) };
-        let selection = selection.after(after);
         eprintln!("Following after position {after}; Ctrl-C ends it.");
         let mut out = Out { is_json, layout: Layout::default(), until: self.until.unwrap_or(LAST) };
         if out.is_over(after) {
             return Ok(());
         }
-        match ledger {
-            Ledger::Store(log) => follow_store(log, selection, now.epoch, &mut out).await,
-            Ledger::Server(server) => follow_server(server, selection, now.epoch, &mut out).await,
-        }
+        follow(client, selection.after(after), now.epoch, &mut out).await
     }
 }
 
@@ -96,39 +89,19 @@ impl Out {
     }
 }
 
-async fn follow_store(log: &Log, selection: Selection, epoch: u64, out: &mut Out) -> Result<()> {
-    let mut subscription = log.subscribe(selection).in_epoch(epoch);
-    loop {
-        while let Some(event) = subscription.try_next().await? {
-            if !out.event(event.position(), line(&event))? {
-                return Ok(());
-            }
-        }
-        if out.is_over(subscription.position()) {
-            return Ok(());
-        }
-        subscription.changed().await;
-    }
-}
-
-async fn follow_server(
-    server: &Arc<Remote>,
-    mut selection: Selection,
-    epoch: u64,
-    out: &mut Out,
-) -> Result<()> {
+async fn follow(client: &Client, mut selection: Selection, epoch: u64, out: &mut Out) -> Result<()> {
     let mut is_lost = false;
     loop {
         // With the epoch: behind a restored backup, positions mean other events.
         let address = address("/v1/events/subscribe", &selection, [("epoch", epoch.to_string())]);
-        let mut lines = connect(server.clone(), address, selection.after);
+        let mut lines = client.lines(address, selection.after);
         let mut parser = Parser::default();
         let ended = loop {
             let line = match tokio::time::timeout(SILENCE, lines.recv()).await {
                 Ok(Some(Ok(line))) => line,
                 Ok(Some(Err(error))) => break error,
-                Ok(None) => break server.lost("the server ended the answer"),
-                Err(_) => break server.lost("the server fell silent"),
+                Ok(None) => break client.lost("the server ended the answer"),
+                Err(_) => break client.lost("the server fell silent"),
             };
             is_lost = false;
             let Some(message) = parser.line(&line) else { continue };
@@ -168,22 +141,4 @@ fn is_worth_another_try(error: &Error) -> bool {
         Error::Refused { code, .. } => errors::register().get(code).is_some_and(|entry| entry.retryable),
         _ => false,
     }
-}
-
-/// Connects on a thread of its own, since reading blocks; the thread ends when nobody takes its lines.
-fn connect(server: Arc<Remote>, address: String, after: u64) -> mpsc::Receiver<Result<String>> {
-    let (sender, receiver) = mpsc::channel(READ_AHEAD);
-    std::thread::spawn(move || {
-        let lines = match server.lines(&address, after) {
-            Ok(lines) => lines,
-            Err(error) => return drop(sender.blocking_send(Err(error))),
-        };
-        for line in lines {
-            let is_last = line.is_err();
-            if sender.blocking_send(line).is_err() || is_last {
-                return;
-            }
-        }
-    });
-    receiver
 }

@@ -2,7 +2,7 @@
 //!
 //! - `append`, `read`, `follow`, `erase`: a verb each
 //! - `filters`: the flags that choose events
-//! - `ledger`: the log in the store, or at the server that holds it
+//! - `page`: pages of the log
 //! - `shown`: an event as a line for people
 //! - `sse`: what a server sends to those who follow
 
@@ -10,7 +10,7 @@ mod append;
 mod erase;
 mod filters;
 mod follow;
-mod ledger;
+mod page;
 mod read;
 mod shown;
 mod sse;

@@ -2,9 +2,11 @@
 
 use super::LAST;
 use super::filters::{Filters, moment, stream};
-use super::ledger::Ledger;
+use super::page;
 use super::shown::Layout;
 use crate::arguments::Global;
+use crate::client::Client;
+use crate::services::Opening::Existing;
 use crate::{Result, output};
 use clap::Args;
 use mainstay::events::{MAX_PAGE, Selection};
@@ -41,10 +43,7 @@ pub(super) struct Read {
 impl Read {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
         let selection = self.selection()?;
-        let ledger = Ledger::reach_existing(global).await?;
-        let read = self.read(&ledger, selection, global.json).await;
-        ledger.close().await;
-        read
+        global.ask(Existing, async |client| self.read(client, selection, global.json).await).await
     }
 
     fn selection(&self) -> Result<Selection> {
@@ -54,13 +53,13 @@ impl Read {
         Ok(Selection { after: self.after, stream, ..selection })
     }
 
-    async fn read(&self, ledger: &Ledger, mut selection: Selection, is_json: bool) -> Result<()> {
+    async fn read(&self, client: &Client, mut selection: Selection, is_json: bool) -> Result<()> {
         let mut left = if self.all { u64::MAX } else { self.limit };
         let mut layout = Layout::default();
         let mut count = 0;
         loop {
             let limit = left.min(MAX_PAGE as u64);
-            let page = ledger.read(&selection, limit as usize).await?;
+            let page = page::read(client, &selection, limit as usize).await?;
             count += page.lines.len();
             left -= (page.lines.len() as u64).min(left);
             let text = match is_json {

@@ -1,11 +1,13 @@
 //! `mainstay work crons`.
 
-use super::shop::Shop;
 use super::shown;
 use crate::arguments::Global;
+use crate::client::Call;
+use crate::services::Opening::Existing;
 use crate::shown::{moment, text};
 use crate::{Result, output};
 use clap::Args;
+use serde_json::Value;
 
 /// List the crons and when they are due, or let one rest, go on or be gone
 #[derive(Debug, Args)]
@@ -24,14 +26,13 @@ pub(super) struct Crons {
 
 impl Crons {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
-        let shop = Shop::reach_existing(global).await?;
-        let done = shop.with(async |shop| match (&self.pause, &self.resume, &self.remove) {
-            (Some(name), ..) => shop.pause_cron(name, true).await,
-            (_, Some(name), _) => shop.pause_cron(name, false).await,
-            (.., Some(name)) => shop.remove_cron(name).await,
-            _ => shop.crons().await,
-        });
-        let done = done.await?;
+        let call = match (&self.pause, &self.resume, &self.remove) {
+            (Some(name), ..) => Call::new("POST /v1/crons/{name}/pause", &[name]),
+            (_, Some(name), _) => Call::new("POST /v1/crons/{name}/resume", &[name]),
+            (.., Some(name)) => Call::new("DELETE /v1/crons/{name}", &[name]),
+            _ => Call::new("GET /v1/crons", &[]),
+        };
+        let done: Value = global.send(Existing, call).await?;
         if global.json {
             return output::print_json(&done);
         }

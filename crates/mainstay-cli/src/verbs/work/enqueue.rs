@@ -1,13 +1,14 @@
 //! `mainstay work enqueue`.
 
 use super::raw;
-use super::shop::Shop;
 use crate::arguments::Global;
+use crate::client::Call;
+use crate::services::Opening::Declared;
 use crate::verbs::events::moment;
 use crate::verbs::span;
 use crate::{Error, Result, output};
 use clap::Args;
-use mainstay::work::{NewWork, RetryPolicy};
+use mainstay::work::RetryPolicy;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -65,9 +66,8 @@ pub(super) struct Enqueue {
 impl Enqueue {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
         // Whatever is wrong with the flags is told before a store is opened or made.
-        let (item, body) = self.asked()?;
-        let shop = Shop::reach(global).await?;
-        let enqueued = shop.with(async |shop| shop.enqueue(&self.pool, item, &body).await).await?;
+        let call = Call::new("POST /v1/pools/{pool}/work", &[&self.pool]).with(&self.body()?);
+        let enqueued: Value = global.send(Declared, call).await?;
         if global.json {
             return output::print_json(&enqueued);
         }
@@ -80,46 +80,37 @@ impl Enqueue {
         Ok(())
     }
 
-    /// The item, and the same as a server takes it.
-    fn asked(&self) -> Result<(NewWork, Value)> {
-        let args = raw("--args", &self.args)?;
-        let mut item = NewWork::new(&self.pool, &self.function, &args)?.priority(self.priority);
-        let mut body = json!({ "function": self.function, "args": args, "priority": self.priority });
-        let mut put = |name: &str, value: Value| drop(members(&mut body).insert(name.to_owned(), value));
+    fn body(&self) -> Result<Value> {
+        let mut body = Map::new();
+        let mut put = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+        put("function", json!(self.function));
+        put("args", json!(raw("--args", &self.args)?));
+        put("priority", json!(self.priority));
         if let Some(key) = &self.key {
-            item = item.key(key);
             put("key", json!(key));
         }
         if let Some(delay) = self.run_after {
-            item = item.run_after(delay);
             put("runAfterMs", millis(delay));
         }
         if let Some(moment) = self.run_at {
-            item = item.run_at_ms(moment);
             put("runAtMs", json!(moment));
         }
         if let Some(policy) = self.policy()? {
-            item = item.retry(policy);
             put("retry", json!(policy));
         }
         if let Some(function) = &self.on_complete {
-            item = item.tell(function);
             put("onComplete", json!(function));
         }
         if let Some(context) = &self.context {
-            let context = raw("--context", context)?;
-            item = item.context(&context)?;
-            put("context", json!(context));
+            put("context", json!(raw("--context", context)?));
         }
         if let Some(key) = &self.dedupe_key {
-            item = item.dedupe(key, self.dedupe_window);
             put("dedupe", json!({ "key": key, "windowMs": millis(self.dedupe_window) }));
         }
         if let Some(within) = self.deadline {
-            item = item.deadline(within);
             put("deadlineMs", millis(within));
         }
-        Ok((item, body))
+        Ok(Value::Object(body))
     }
 
     fn policy(&self) -> Result<Option<RetryPolicy>> {
@@ -137,10 +128,6 @@ impl Enqueue {
     }
 }
 
-fn members(body: &mut Value) -> &mut Map<String, Value> {
-    body.as_object_mut().expect("it was made as an object")
-}
-
-pub(super) fn millis(span: Duration) -> Value {
+fn millis(span: Duration) -> Value {
     json!(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }

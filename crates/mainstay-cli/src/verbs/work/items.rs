@@ -1,10 +1,12 @@
 //! `mainstay work list`, `show`, `cancel` and `run-now`.
 
-use super::shop::{Shop, Wanted};
 use super::shown;
 use crate::arguments::Global;
+use crate::client::{Call, Client};
+use crate::services::Opening::Existing;
 use crate::{Result, output};
 use clap::Args;
+use serde_json::Value;
 
 /// List items of work
 ///
@@ -77,27 +79,26 @@ impl List {
         self.pool.as_deref().filter(|_| is_plain)
     }
 
-    fn wanted(&self) -> Wanted {
-        Wanted {
-            pool: self.pool.clone(),
-            state: self.state.clone(),
-            function: self.function.clone(),
-            key: self.key.clone(),
-            correlation: self.correlation.clone(),
-            args: self.args.clone(),
-            is_oldest_first: self.oldest,
-            limit: self.limit.into(),
-            cursor: self.cursor.clone(),
+    fn call(&self) -> Call {
+        if let Some(pool) = self.only_pool() {
+            return Call::new("GET /admin/pools/{pool}/work", &[pool])
+                .or_v1()
+                .query("limit", Some(self.limit));
         }
+        Call::new("GET /admin/work", &[])
+            .query("limit", Some(self.limit))
+            .query("order", self.oldest.then_some("oldest"))
+            .query("pool", self.pool.as_ref())
+            .query("state", self.state.as_ref())
+            .query("function", self.function.as_ref())
+            .query("key", self.key.as_ref())
+            .query("correlationId", self.correlation.as_ref())
+            .query("args", self.args.as_ref())
+            .query("cursor", self.cursor.as_ref())
     }
 
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
-        let shop = Shop::reach_existing(global).await?;
-        let listed = shop.with(async |shop| match self.only_pool() {
-            Some(pool) => shop.pending(pool, self.limit.into()).await,
-            None => shop.list(&self.wanted()).await,
-        });
-        let listed = listed.await?;
+        let listed: Value = global.send(Existing, self.call()).await?;
         if global.json {
             return output::print_json(&listed);
         }
@@ -121,8 +122,8 @@ impl List {
 
 impl RunNow {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
-        let shop = Shop::reach_existing(global).await?;
-        let told = shop.with(async |shop| shop.run_now(&self.id).await).await?;
+        let call = Call::new("POST /admin/work/{id}/run-now", &[&self.id]);
+        let told: Value = global.send(Existing, call).await?;
         if global.json {
             return output::print_json(&told);
         }
@@ -138,8 +139,8 @@ impl RunNow {
 
 impl Show {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
-        let shop = Shop::reach_existing(global).await?;
-        let found = shop.with(async |shop| shop.show(&self.id).await).await?;
+        let call = Call::new("GET /admin/work/{id}", &[&self.id]).or_v1();
+        let found: Value = global.send(Existing, call).await?;
         if global.json {
             return output::print_json(&found);
         }
@@ -153,8 +154,14 @@ impl Show {
 
 impl Cancel {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
-        let shop = Shop::reach_existing(global).await?;
-        let canceled = shop.with(async |shop| shop.cancel(&self.id).await).await?;
+        let cancel = async |client: &Client| {
+            let route = match client.is_operator() {
+                true => "POST /admin/work/{id}/cancel",
+                false => "DELETE /v1/work/{id}",
+            };
+            client.send(Call::new(route, &[&self.id])).await
+        };
+        let canceled: Value = global.ask(Existing, cancel).await?;
         if global.json {
             return output::print_json(&canceled);
         }

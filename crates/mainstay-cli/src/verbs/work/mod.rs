@@ -1,7 +1,6 @@
 //! `mainstay work`: the workshop from the command line.
 //!
 //! - `enqueue`, `items`, `pools`, `letters`, `crons`, `run`: the verbs
-//! - `shop`: work in the store, or at the server that holds it
 //! - `shown`: what people get to see
 
 mod crons;
@@ -10,11 +9,10 @@ mod items;
 mod letters;
 mod pools;
 mod run;
-mod shop;
 mod shown;
 
+use crate::Result;
 use crate::arguments::Global;
-use crate::{Error, Result};
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
 
@@ -37,12 +35,11 @@ enum WorkVerb {
     Cancel(items::Cancel),
     RunNow(items::RunNow),
     Pools(pools::Pools),
+    DeleteFunction(pools::DeleteFunction),
     Keys(pools::Keys),
     Pause(pools::Pause),
     Resume(pools::Resume),
-    Letters(letters::Letters),
     Retry(letters::Retry),
-    Ignore(letters::Ignore),
     Crons(crons::Crons),
     Run(run::Run),
     RunStatus(run::RunStatus),
@@ -57,12 +54,11 @@ impl Work {
             WorkVerb::Cancel(verb) => verb.run(global).await,
             WorkVerb::RunNow(verb) => verb.run(global).await,
             WorkVerb::Pools(verb) => verb.run(global).await,
+            WorkVerb::DeleteFunction(verb) => verb.run(global).await,
             WorkVerb::Keys(verb) => verb.run(global).await,
             WorkVerb::Pause(verb) => verb.run(global).await,
             WorkVerb::Resume(verb) => verb.run(global).await,
-            WorkVerb::Letters(verb) => verb.run(global).await,
             WorkVerb::Retry(verb) => verb.run(global).await,
-            WorkVerb::Ignore(verb) => verb.run(global).await,
             WorkVerb::Crons(verb) => verb.run(global).await,
             WorkVerb::Run(verb) => verb.run(global).await,
             WorkVerb::RunStatus(verb) => verb.run(global).await,
@@ -72,5 +68,5 @@ impl Work {
 
 /// The JSON that a flag was given, as it was written.
 fn raw(flag: &str, text: &str) -> Result<Box<RawValue>> {
-    serde_json::from_str(text).map_err(|error| Error::Argument(format!("{flag}: {error}")))
+    crate::verbs::json(flag, text)
 }

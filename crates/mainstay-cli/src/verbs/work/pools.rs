@@ -1,16 +1,37 @@
-//! `mainstay work pools`, `keys`, `pause` and `resume`.
+//! `mainstay work pools`, `pools delete`, `keys`, `pause` and `resume`.
 
-use super::shop::Shop;
 use super::shown;
 use crate::arguments::Global;
+use crate::client::Call;
+use crate::services::Opening::{Declared, Existing};
 use crate::{Result, output};
-use clap::Args;
+use clap::{Args, Subcommand};
+use serde_json::Value;
 
-/// Tell how the pools are doing
+/// Tell how the pools are doing, or delete one
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_value_name = "VERB")]
+#[command(subcommand_help_heading = "Verbs")]
 pub(super) struct Pools {
     /// Only this one
     pool: Option<String>,
+    #[command(subcommand)]
+    verb: Option<PoolsVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum PoolsVerb {
+    Delete(Delete),
+}
+
+/// Delete a pool that is empty
+///
+/// Refused while anything of it waits or runs, it has pending dead letters, a cron enqueues into it, or the configuration
+/// names it. Items that ended in it are kept for their time.
+#[derive(Debug, Args)]
+struct Delete {
+    /// The pool
+    pool: String,
 }
 
 /// List the keys of a pool that are in use: how much waits of each, and whether one runs
@@ -42,14 +63,50 @@ pub(super) struct Resume {
     pool: String,
 }
 
+/// Delete the declaration of a function without work
+///
+/// Refused when any pool has had work of it, or this program declares it.
+#[derive(Debug, Args)]
+pub(super) struct DeleteFunction {
+    /// The function
+    function: String,
+}
+
+impl DeleteFunction {
+    pub(super) async fn run(&self, global: &Global) -> Result<()> {
+        let call = Call::new("DELETE /admin/functions/{function}", &[&self.function]);
+        let deleted: Value = global.send(Declared, call).await?;
+        if global.json {
+            return output::print_json(&deleted);
+        }
+        eprintln!("{} is deleted.", self.function);
+        Ok(())
+    }
+}
+
+impl Delete {
+    async fn run(&self, global: &Global) -> Result<()> {
+        // Knows the pools of the configuration, which stay.
+        let call = Call::new("DELETE /admin/pools/{pool}", &[&self.pool]);
+        let deleted: Value = global.send(Declared, call).await?;
+        if global.json {
+            return output::print_json(&deleted);
+        }
+        eprintln!("{} is deleted.", self.pool);
+        Ok(())
+    }
+}
+
 impl Pools {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
-        let shop = Shop::reach_existing(global).await?;
-        let told = shop.with(async |shop| match &self.pool {
-            Some(pool) => shop.pool(pool).await,
-            None => shop.pools().await,
-        });
-        let told = told.await?;
+        if let Some(PoolsVerb::Delete(delete)) = &self.verb {
+            return delete.run(global).await;
+        }
+        let call = match &self.pool {
+            Some(pool) => Call::new("GET /admin/pools/{pool}", &[pool]),
+            None => Call::new("GET /admin/pools", &[]),
+        };
+        let told: Value = global.send(Existing, call.or_v1()).await?;
         if global.json {
             return output::print_json(&told);
         }
@@ -62,10 +119,9 @@ impl Pools {
 
 impl Keys {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
-        let shop = Shop::reach_existing(global).await?;
-        let told =
-            shop.with(async |shop| shop.keys(&self.pool, self.after.as_deref(), self.limit.into()).await);
-        let told = told.await?;
+        let call = Call::new("GET /admin/pools/{pool}/keys", &[&self.pool]);
+        let call = call.query("limit", Some(self.limit)).query("cursor", self.after.as_ref());
+        let told: Value = global.send(Existing, call).await?;
         if global.json {
             return output::print_json(&told);
         }
@@ -95,8 +151,11 @@ impl Resume {
 }
 
 async fn set_paused(pool: &str, is_paused: bool, global: &Global) -> Result<()> {
-    let shop = Shop::reach_existing(global).await?;
-    let status = shop.with(async |shop| shop.set_paused(pool, is_paused).await).await?;
+    let call = match is_paused {
+        true => Call::new("POST /admin/pools/{pool}/pause", &[pool]),
+        false => Call::new("POST /admin/pools/{pool}/resume", &[pool]),
+    };
+    let status: Value = global.send(Existing, call.or_v1()).await?;
     if global.json {
         return output::print_json(&status);
     }

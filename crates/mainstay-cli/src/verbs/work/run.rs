@@ -1,14 +1,14 @@
 //! `mainstay work run` and `run-status`.
 
 use super::raw;
-use super::shop::Shop;
 use crate::arguments::Global;
+use crate::client::Call;
+use crate::services::Opening::{Declared, Existing};
 use crate::shown::{lines, moment, text};
 use crate::verbs::span;
 use crate::{Result, output};
 use clap::Args;
-use mainstay::work::RunOptions;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Run an action until it succeeds, and print the id of the run
@@ -49,8 +49,8 @@ pub(super) struct RunStatus {
 
 impl RunStatus {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
-        let shop = Shop::reach_existing(global).await?;
-        let found = shop.with(async |shop| shop.run_status(&self.id).await).await?;
+        let call = Call::new("GET /admin/runs/{id}", &[&self.id]);
+        let found: Value = global.send(Existing, call).await?;
         if global.json {
             return output::print_json(&found);
         }
@@ -76,22 +76,12 @@ impl Run {
     pub(super) async fn run(&self, global: &Global) -> Result<()> {
         let args = raw("--args", &self.args)?;
         let context = self.context.as_deref().map(|text| raw("--context", text)).transpose()?;
-        let options = RunOptions {
-            max_failures: self.max_failures,
-            initial_backoff_ms: self.initial_backoff.as_millis() as u64,
-            base: self.base,
-            on_complete: self.on_complete.clone(),
-            context: context.clone(),
-            trace: None,
-        };
         let body = json!({
-            "function": self.function, "args": args, "maxFailures": options.max_failures,
-            "initialBackoffMs": options.initial_backoff_ms, "base": options.base, "onComplete": self.on_complete,
-            "context": context,
+            "function": self.function, "args": args, "maxFailures": self.max_failures,
+            "initialBackoffMs": self.initial_backoff.as_millis() as u64, "base": self.base,
+            "onComplete": self.on_complete, "context": context,
         });
-        let shop = Shop::reach(global).await?;
-        let run = async |shop: &Shop| shop.run(&self.function, &args, options, &body).await;
-        let started = shop.with(run).await?;
+        let started: Value = global.send(Declared, Call::new("POST /v1/runs", &[]).with(&body)).await?;
         if global.json {
             return output::print_json(&started);
         }

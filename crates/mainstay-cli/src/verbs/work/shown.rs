@@ -6,8 +6,6 @@ use serde_json::Value;
 
 /// The longest cell of a table that is shown whole.
 const LONGEST: usize = 40;
-/// An error is what a letter is looked at for.
-const LONGEST_ERROR: usize = 120;
 
 pub(super) fn items(items: &[Value]) -> String {
     let row = |item: &Value| {
@@ -100,45 +98,6 @@ pub(super) fn crons(crons: &[Value]) -> String {
     table(["CRON", "SCHEDULE", "POOL", "FUNCTION", "NEXT", "LAST", "FIRED"], &rows)
 }
 
-pub(super) fn letters(letters: &[Value]) -> String {
-    let row = |letter: &Value| {
-        [
-            text(&letter["workId"]),
-            moment(&letter["failedAt"]),
-            text(&letter["pool"]),
-            text(&letter["function"]),
-            text(&letter["kind"]),
-            text(&letter["attempts"]),
-            short(&letter["error"], LONGEST_ERROR),
-        ]
-    };
-    let rows: Vec<_> = letters.iter().map(row).collect();
-    table(["WORK ID", "FAILED", "POOL", "FUNCTION", "KIND", "ATTEMPTS", "ERROR"], &rows)
-}
-
-pub(super) fn letter(letter: &Value) -> String {
-    let mut told = lines(&[
-        ("work", text(&letter["workId"])),
-        ("pool", text(&letter["pool"])),
-        ("function", text(&letter["function"])),
-        ("kind", text(&letter["kind"])),
-        ("status", text(&letter["status"])),
-        ("failed", moment(&letter["failedAt"])),
-        ("error", text(&letter["error"])),
-        ("attempts", text(&letter["attempts"])),
-        ("args", text(&letter["args"])),
-        ("context", text(&letter["context"])),
-        ("key", text(&letter["key"])),
-        ("retried as", text(&letter["retriedAs"])),
-    ]);
-    for one in letter["errors"].as_array().into_iter().flatten() {
-        let failure = &one["failure"];
-        let (attempt, at) = (text(&one["attempt"]), moment(&one["atMs"]));
-        told += &format!("  {attempt}. {at}  {}: {}\n", text(&failure["class"]), text(&failure["message"]));
-    }
-    told
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,29 +120,5 @@ mod tests {
             daily  0 2 * * * UTC  mail  send      2027-01-15T08:00:00.000Z  -                         0
             often  every 500 ms   mail  send      paused                    2027-01-15T08:00:00.000Z  7
             ");
-    }
-
-    #[test]
-    fn a_letter_tells_every_failure() {
-        let told = json!({"workId": "work_1", "pool": "mail", "function": "send", "kind": "work", "status": "pending",
-            "failedAt": 1_800_000_000_000_i64, "error": "networkTimeout: late\u{1b}[2J", "attempts": 2,
-            "args": {"to": "ada"}, "context": null, "key": null, "retriedAs": null,
-            "errors": [{"attempt": 1, "atMs": 1_799_999_999_000_i64, "failure": {"class": "networkTimeout", "message": "late"}},
-                {"attempt": 2, "atMs": 1_800_000_000_000_i64, "failure": {"class": "networkTimeout", "message": "late"}}]});
-        insta::assert_snapshot!(letter(&told), @r#"
-            work        work_1
-            pool        mail
-            function    send
-            kind        work
-            status      pending
-            failed      2027-01-15T08:00:00.000Z
-            error       networkTimeout: late [2J
-            attempts    2
-            args        {"to":"ada"}
-              1. 2027-01-15T07:59:59.000Z  networkTimeout: late
-              2. 2027-01-15T08:00:00.000Z  networkTimeout: late
-            "#);
-        let long = json!({"workId": "work_1", "error": "x".repeat(121)});
-        assert!(letters(&[long]).ends_with("x…\n"));
     }
 }

@@ -4,7 +4,9 @@ use super::claim::{claim, forget};
 use super::{MAX_BODY_BYTES, MAX_KEY_BYTES};
 use crate::delivery::publications::CloudEvent;
 use crate::error::{Error, Result};
+use mainstay_core::failpoints::Point;
 use mainstay_core::failure::Failure;
+use mainstay_core::json::{self, Bounds};
 use mainstay_store::{Store, Tx};
 use mainstay_work::http::{Secret, SignatureError, verify_signature};
 use std::sync::Arc;
@@ -107,8 +109,13 @@ impl Inbox {
         let tolerance_ms = u64::try_from(self.tolerance.as_millis()).unwrap_or(u64::MAX);
         verify_signature(&self.secrets, signature, body, self.store.clock().now_ms(), tolerance_ms)
             .map_err(Error::Signature)?;
-        let event: CloudEvent = serde_json::from_slice(body)
-            .map_err(|error| Error::WebhookMalformed(format!("the body is no CloudEvent: {error}")))?;
+        let event: CloudEvent =
+            json::parse(body, Bounds::bytes(MAX_BODY_BYTES)).map_err(|error| match error {
+                json::Error::Syntax(reason) => {
+                    Error::WebhookMalformed(format!("the body is no CloudEvent: {reason}"))
+                }
+                error => Error::WebhookMalformed(format!("the body {error}")),
+            })?;
         if event.specversion != "1.0" || event.id.is_empty() || event.source.is_empty() {
             let reason = "it must be of version 1.0 and have an id and a source";
             return Err(Error::WebhookMalformed(reason.to_owned()));
@@ -147,7 +154,7 @@ impl Inbox {
                 return Ok(Reception::Duplicate);
             }
             handler(tx, received).await?;
-            inbox.store.failpoints().hit("inbox.handled")?;
+            inbox.store.failpoints().hit(Point::InboxHandled)?;
             Ok(Reception::Handled)
         };
         let taken =

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use mainstay_api::Problem;
+use mainstay_api::problem::MEDIA_TYPE;
 use serde_json::json;
 
 /// The event of a request, if its sender is known.
@@ -56,15 +58,9 @@ pub(super) fn problem<B: From<String>>(error: &Error) -> Response<B> {
             entry.meaning.to_owned()
         }
     };
-    let document = json!({
-        "type": format!("/docs/errors/{}.md", entry.code),
-        "title": entry.meaning,
-        "status": entry.status,
-        "detail": detail,
-        "code": entry.code,
-    });
+    let problem = Problem::new(entry, detail);
     let status = StatusCode::from_u16(entry.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response(status, "application/problem+json", document.to_string())
+    response(status, MEDIA_TYPE, problem.to_json())
 }
 
 fn response<B: From<String>>(status: StatusCode, content_type: &'static str, body: String) -> Response<B> {

@@ -3,9 +3,12 @@
 use super::names::EventNames;
 use super::{MAX_METADATA_BYTES, MAX_TIMEOUT_MS};
 use crate::error::{Error, Result};
+use mainstay_core::json::{self, Bounds};
 use mainstay_core::keys::MAX_KEY_BYTES;
+use mainstay_core::names::check_unreserved;
 use mainstay_core::trace::TraceContext;
 use mainstay_events::MAX_ID_BYTES;
+use mainstay_store::{Cause, Inherited};
 use mainstay_work::MAX_NAME_BYTES;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -66,6 +69,9 @@ impl OnTimeout {
     }
 
     fn check(&self) -> Result<()> {
+        if let Some(handler) = &self.handler {
+            check_unreserved("handler", handler).map_err(mainstay_work::Error::from)?;
+        }
         match (self.policy, &self.handler, self.max_retries) {
             (Policy::Retry, None, _) => {
                 Err(Error::invalid("handler", "is missing: somebody must begin the operation again"))
@@ -164,6 +170,17 @@ impl NewIntent {
         Self { trace: Some(trace), ..self }
     }
 
+    /// Takes from `cause` what the intent does not say: correlation, causation, tenant and trace.
+    pub fn caused_by(mut self, cause: &Cause) -> Self {
+        cause.fill(Inherited {
+            correlation_id: &mut self.correlation_id,
+            causation_id: &mut self.causation_id,
+            tenant_id: &mut self.tenant_id,
+            trace: &mut self.trace,
+        });
+        self
+    }
+
     /// `{operationType}:{streamType}:{streamId}:{startMs}`.
     pub(super) fn key(&self, started_at: i64) -> String {
         format!("{}:{}:{}:{started_at}", self.operation_type, self.stream_type, self.stream_id)
@@ -201,10 +218,9 @@ impl NewIntent {
         if self.started_at.is_some_and(|at| !(0..=MAX_MS).contains(&at)) {
             return Err(Error::invalid("startedAt", "must be neither negative nor millennia away"));
         }
-        let metadata_bytes = self.metadata.as_ref().map_or(0, |metadata| metadata.get().len());
-        if metadata_bytes > MAX_METADATA_BYTES {
-            let reason = format!("{metadata_bytes} bytes are more than {MAX_METADATA_BYTES}");
-            return Err(Error::invalid("metadata", reason));
+        if let Some(metadata) = &self.metadata {
+            json::check(metadata.get().as_bytes(), Bounds::bytes(MAX_METADATA_BYTES))
+                .map_err(|error| Error::invalid("metadata", error.to_string()))?;
         }
         self.on_timeout.check()
     }

@@ -28,7 +28,7 @@ mod timeout;
 
 pub use intent::{Completion, CompletionStatus, Intent, IntentStatus, NewIntent, OnTimeout, Policy};
 pub use names::{EventNames, Operations};
-pub use opened::{Completed, Intents, Opening, Recorded};
+pub use opened::{Completed, Intents, Recorded};
 pub use record::{IntentFilter, IntentPage, OpenIntents, Orphans, Place};
 pub use schema::COMPONENT;
 pub use timeout::TimedOut;

@@ -3,14 +3,15 @@
 use super::intent::{Completion, Intent, IntentStatus, NewIntent};
 use super::names::Operations;
 use super::record::{self, IntentFilter, IntentPage, Kept, OpenIntents, Orphans, Record};
-use super::timeout::{self, Slot};
+use super::timeout;
 use crate::error::{Error, Result};
+use crate::service::ServiceRef;
 use mainstay_core::ids::{Context, Ids, Kind};
 use mainstay_core::keys::MAX_KEY_BYTES;
 use mainstay_core::trace::TraceContext;
 use mainstay_events::{IdempotencyKey, Log, NewEvent};
-use mainstay_store::Tx;
-use mainstay_work::{Functions, Work};
+use mainstay_store::{Cause, Tx};
+use mainstay_work::Work;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -90,46 +91,21 @@ pub(super) struct Shared {
     ids: Ids,
 }
 
-impl Operations {
-    /// Adds what intents do as work, and tells where to find them once they are open. Call it before the work is opened.
-    pub fn functions(self, functions: Functions) -> (Functions, Opening) {
-        let slot = Slot::default();
-        (timeout::functions(functions, &slot), Opening { operations: self, slot })
-    }
-}
-
-/// Intents that are about to be opened.
-pub struct Opening {
-    operations: Operations,
-    slot: Slot,
-}
-
-impl Opening {
-    /// Opens the intents of a store that was opened with [`COMPONENT`](super::COMPONENT), over work with their functions.
-    pub fn open(self, log: &Log, work: &Work) -> Intents {
-        let intents = Intents::open(log, work, self.operations);
-        // An opening is used up, so nobody has filled the slot.
-        drop(self.slot.set(Arc::downgrade(&intents.shared)));
-        intents
-    }
-}
-
 impl Intents {
-    /// The intents of a store, for somebody who does not work: their timers are another process's.
-    pub fn open(log: &Log, work: &Work, operations: Operations) -> Self {
+    /// Opens the intents of a store that was opened with [`COMPONENT`](super::COMPONENT), and registers the function of their
+    /// timers. Call it before the engine starts.
+    pub async fn open(log: &Log, work: &Work, operations: Operations) -> Result<Self> {
         let ids = Ids::new(log.store().clock().clone(), log.store().random().clone());
         let shared = Arc::new(Shared { log: log.clone(), work: work.clone(), operations, ids });
-        Self { shared, tenant: None }
+        work.register(timeout::functions(&ServiceRef::new("intents", &shared))).await?;
+        Ok(Self { shared, tenant: None })
     }
 
-    /// The intents as a tenant sees them: it begins its own, and those of others are not there.
+    /// The intents as a tenant sees them: it begins its own, and those of others are not there. Keys are unique within a
+    /// tenant. A view of all tenants prefers the intent without a tenant, then takes the only one; a key of several
+    /// tenants is refused.
     pub fn for_tenant(&self, tenant: &str) -> Self {
         Self { shared: self.shared.clone(), tenant: Some(tenant.into()) }
-    }
-
-    /// Whether an intent is there for whoever asks.
-    fn sees(&self, record: &Record) -> bool {
-        self.tenant.is_none() || self.tenant.as_deref() == record.kept.tenant_id.as_deref()
     }
 
     /// Records an intent: its event, its row and its timer.
@@ -146,6 +122,7 @@ impl Intents {
             Some(tenant) => new.tenant(&**tenant),
             None => new,
         };
+        let new = Cause::current().iter().fold(new, |new, cause| new.caused_by(cause));
         new.check()?;
         let shared = &self.shared;
         if let Some(handler) = &new.on_timeout.handler
@@ -171,15 +148,16 @@ impl Intents {
                 }
             }
         }
-        shared.log.append_in(tx, shared.started(&record, &new)?)?;
-        timeout::set_timer(&shared.work, tx, &record, 0)?;
+        let started = shared.started(&record, &new)?;
+        Cause::apart_sync(|| shared.log.append_in(tx, started))?;
+        timeout::set_timer(&shared.work, tx, &record, 0, record.kept.timeout_ms)?;
         Ok(recorded(record, false))
     }
 
     /// What is known of an intent that was recorded before, if that was the same.
     async fn repeated(&self, tx: &Tx, drafted: Record) -> Result<Recorded> {
         let taken = || Error::IntentKeyTaken(drafted.intent_key.clone());
-        let known = record::find(tx, &drafted.intent_key).await?.ok_or_else(taken)?;
+        let known = record::find(tx, Some(drafted.tenant()), &drafted.intent_key).await?.ok_or_else(taken)?;
         let (one, other) = (&drafted.kept, &known.kept);
         let is_same = one.tenant_id == other.tenant_id
             && one.bounded_context == other.bounded_context
@@ -200,7 +178,7 @@ impl Intents {
     /// As [`complete`](Self::complete), in a transaction.
     pub async fn complete_in(&self, tx: &Tx, completion: Completion) -> Result<Completed> {
         let known = known_form(&completion.intent_key)?;
-        let record = record::hold(tx, known).await?.filter(|record| self.sees(record));
+        let record = record::hold(tx, self.tenant.as_deref(), known).await?;
         let record = record.ok_or_else(|| Error::IntentNotFound(completion.intent_key.clone()))?;
         if record.status == IntentStatus::Pending {
             return self.shared.end(tx, &record, &completion).await;
@@ -224,7 +202,7 @@ impl Intents {
     pub async fn get(&self, intent_key: &str) -> Result<Intent> {
         let read = async |tx: Tx, (intents, key): (Self, String)| {
             let now_ms = tx.now_ms().await?;
-            let found = record::find(&tx, &key).await?.filter(|record| intents.sees(record));
+            let found = record::find(&tx, intents.tenant.as_deref(), &key).await?;
             Ok(found.map(|record| record.seen(now_ms)))
         };
         let which = (self.clone(), known_form(intent_key)?.to_owned());
@@ -331,7 +309,8 @@ impl Shared {
         let event = NewEvent::new(record.kept.names.of(status), &data)?;
         let key = format!("completion:{}:{}", record.intent_key, status.as_str());
         let event = self.placed(event, record, &key)?.causation(&record.kept.intent_event_id);
-        let receipt = self.log.append_in(tx, event)?;
+        // The intent's own fields count, not those of the code that ends it.
+        let receipt = Cause::apart_sync(|| self.log.append_in(tx, event))?;
         let event_id = receipt.event_ids().first().cloned().unwrap_or_default();
         record::end(tx, record, completion, &event_id).await?;
         Ok(Completed {

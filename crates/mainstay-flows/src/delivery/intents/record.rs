@@ -4,8 +4,9 @@ use super::MAX_PAGE;
 use super::intent::{Completion, Intent, IntentStatus, OnTimeout};
 use super::names::Named;
 use crate::error::Error;
+use crate::tenants::{self, FIRST_TWO};
 use mainstay_core::trace::TraceContext;
-use mainstay_store::{Hold, Row, Tx, Value, params};
+use mainstay_store::{Cause, Hold, Row, Tx, Value, params};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::fmt;
@@ -59,11 +60,18 @@ pub struct Place {
     started_at: i64,
     /// Its key.
     intent_key: String,
+    /// Its tenant: several may have intents of one key.
+    tenant: String,
 }
 
+/// `{when}.{key}`, and of a tenant `{when}~{length}.{tenant}{key}`.
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:x}.{}", self.started_at, self.intent_key)
+        let Self { started_at, intent_key, tenant } = self;
+        match tenant.len() {
+            0 => write!(out, "{started_at:x}.{intent_key}"),
+            length => write!(out, "{started_at:x}~{length}.{tenant}{intent_key}"),
+        }
     }
 }
 
@@ -72,9 +80,12 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let parts = text.split_once('.').filter(|(_, key)| !key.contains(char::is_control));
-        let place = parts.and_then(|(at, key)| {
-            let started_at = i64::from_str_radix(at, 16).ok()?;
-            Some(Self { started_at, intent_key: key.to_owned() })
+        let place = parts.and_then(|(at, rest)| {
+            let (at, length) = at.split_once('~').unwrap_or((at, "0"));
+            // A moment before 1970 would be written in another form.
+            let started_at = i64::from_str_radix(at, 16).ok().filter(|at| *at >= 0)?;
+            let (tenant, key) = rest.split_at_checked(length.parse().ok()?)?;
+            Some(Self { started_at, intent_key: key.to_owned(), tenant: tenant.to_owned() })
         });
         place.ok_or_else(|| Error::invalid("cursor", "is not the `next` of a page"))
     }
@@ -123,12 +134,13 @@ pub struct IntentPage {
 const COLUMNS: &str =
     "intent_key, operation_type, correlation_id, status, started_at, timeout_at, timeouts, ended_at, intent";
 const INSERT: &str = "INSERT INTO mainstay_intents (intent_key, operation_type, correlation_id, status, started_at, \
-     timeout_at, timeouts, intent, tenant) VALUES ($1, $2, $3, 0, $4, $5, 0, $6, $7) ON CONFLICT (intent_key) DO NOTHING";
+     timeout_at, timeouts, intent, tenant) VALUES ($1, $2, $3, 0, $4, $5, 0, $6, $7) \
+     ON CONFLICT (intent_key, tenant) DO NOTHING";
 const END: &str = "UPDATE mainstay_intents SET status = $2, ended_at = mainstay_now(), \
-     expires_at = mainstay_now() + $3, intent = $4 WHERE intent_key = $1 AND status = 0";
-const NEXT_TIMEOUT: &str =
-    "UPDATE mainstay_intents SET timeouts = timeouts + 1, timeout_at = $2 WHERE intent_key = $1";
-const PRUNE: &str = "DELETE FROM mainstay_intents WHERE intent_key IN (SELECT intent_key FROM mainstay_intents \
+     expires_at = mainstay_now() + $3, intent = $4 WHERE intent_key = $1 AND tenant = $5 AND status = 0";
+const NEXT_TIMEOUT: &str = "UPDATE mainstay_intents SET timeouts = timeouts + 1, timeout_at = $2 WHERE intent_key = $1 AND tenant = $3";
+const PRUNE: &str = "DELETE FROM mainstay_intents WHERE (intent_key, tenant) IN \
+     (SELECT intent_key, tenant FROM mainstay_intents \
      WHERE expires_at <= mainstay_now() ORDER BY expires_at LIMIT $1)";
 
 const COUNT_PENDING: &str =
@@ -159,20 +171,42 @@ pub(super) async fn insert(tx: &Tx, record: &Record) -> mainstay_store::Result<b
         record.started_at,
         record.timeout_at,
         json(&record.kept)?,
-        record.kept.tenant_id.as_deref(),
+        record.tenant(),
     ];
     Ok(tx.execute(INSERT, params).await? == 1)
 }
 
-pub(super) async fn find(tx: &Tx, intent_key: &str) -> mainstay_store::Result<Option<Record>> {
-    let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE intent_key = $1");
-    tx.query_optional(&sql, params![intent_key]).await?.map(|row| record(&row)).transpose()
+/// The intent of a tenant (of none if it is empty), or the one that its key means among those of all tenants.
+pub(super) async fn find(
+    tx: &Tx,
+    tenant: Option<&str>,
+    intent_key: &str,
+) -> mainstay_store::Result<Option<Record>> {
+    if let Some(tenant) = tenant {
+        let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE intent_key = $1 AND tenant = $2");
+        return tx.query_optional(&sql, params![intent_key, tenant]).await?.as_ref().map(record).transpose();
+    }
+    let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE intent_key = $1 {FIRST_TWO}");
+    let rows = tx.query(&sql, params![intent_key]).await?;
+    let rows = rows.iter().map(record).collect::<mainstay_store::Result<Vec<_>>>()?;
+    Ok(tenants::chosen(rows, Record::tenant, "intent key", intent_key)?)
 }
 
-/// As [`find`], and nobody else decides about it until the transaction has ended.
-pub(super) async fn hold(tx: &Tx, intent_key: &str) -> mainstay_store::Result<Option<Record>> {
-    let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE intent_key = $1");
-    let rows = tx.query_holding(&sql, params![intent_key], Hold::Alone).await?;
+/// As [`find`], and no other transaction decides about it until this one has ended.
+pub(super) async fn hold(
+    tx: &Tx,
+    tenant: Option<&str>,
+    intent_key: &str,
+) -> mainstay_store::Result<Option<Record>> {
+    let tenant = match tenant {
+        Some(tenant) => tenant.to_owned(),
+        None => match find(tx, None, intent_key).await? {
+            Some(found) => found.tenant().to_owned(),
+            None => return Ok(None),
+        },
+    };
+    let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE intent_key = $1 AND tenant = $2");
+    let rows = tx.query_holding(&sql, params![intent_key, tenant], Hold::Alone).await?;
     rows.first().map(record).transpose()
 }
 
@@ -189,13 +223,14 @@ pub(super) async fn end(
         error: completion.error.clone(),
         ..record.kept.clone()
     };
-    let params = params![&record.intent_key, completion.status.makes().number(), KEPT_MS, json(&kept)?];
+    let status = completion.status.makes().number();
+    let params = params![&record.intent_key, status, KEPT_MS, json(&kept)?, record.tenant()];
     tx.execute(END, params).await.map(drop)
 }
 
 /// Notes that an intent's time was up; it is up again at `timeout_at`.
 pub(super) async fn timed_out(tx: &Tx, record: &Record, timeout_at: i64) -> mainstay_store::Result<()> {
-    tx.execute(NEXT_TIMEOUT, params![&record.intent_key, timeout_at]).await.map(drop)
+    tx.execute(NEXT_TIMEOUT, params![&record.intent_key, timeout_at, record.tenant()]).await.map(drop)
 }
 
 /// Forgets intents that ended long ago; how many.
@@ -223,7 +258,7 @@ pub(super) async fn list(
             wanted.and("correlation_id =", id.as_str().into());
         }
         if let Some(after) = &filter.after {
-            wanted.beyond("<", after);
+            wanted.beyond("<", after, tenant);
         }
         records.extend(wanted.read(tx, "DESC", limit).await?);
     }
@@ -244,7 +279,7 @@ pub(super) async fn orphans(
     let latest = tx.now_ms().await?.saturating_sub_unsigned(orphans.older_than_ms);
     // One bound, not two: without figures SQLite takes an index of fewer columns for as good, and reads other operations.
     match &orphans.after {
-        Some(after) => wanted.beyond(">", after),
+        Some(after) => wanted.beyond(">", after, tenant),
         None => wanted.and("started_at <=", latest.into()),
     }
     let mut records = wanted.read(tx, "ASC", limit).await?;
@@ -263,7 +298,7 @@ impl Wanted {
         let sql = format!("SELECT {COLUMNS} FROM mainstay_intents WHERE status = $1");
         let mut wanted = Self { sql, values: vec![Value::Int(status.number())] };
         if let Some(tenant) = tenant {
-            wanted.and("tenant =", tenant.into());
+            wanted.and("tenant <> '' AND tenant =", tenant.into());
         }
         wanted
     }
@@ -280,17 +315,26 @@ impl Wanted {
     }
 
     /// Only those beyond a place; the order of a page must be that of the comparison.
-    fn beyond(&mut self, comparison: &str, Place { started_at, intent_key }: &Place) {
-        self.values.extend([Value::Int(*started_at), intent_key.as_str().into()]);
+    fn beyond(&mut self, comparison: &str, place: &Place, tenant: Option<&str>) {
+        self.values.extend([Value::Int(place.started_at), place.intent_key.as_str().into()]);
         let count = self.values.len();
-        self.sql.push_str(&format!(" AND (started_at, intent_key) {comparison} (${}, ${count})", count - 1));
+        let (columns, values) = match tenant {
+            // Of one tenant there is one intent of a key, and its index has no other order.
+            Some(_) => ("started_at, intent_key", format!("${}, ${count}", count - 1)),
+            None => {
+                self.values.push(place.tenant.as_str().into());
+                ("started_at, intent_key, tenant", format!("${}, ${count}, ${}", count - 1, count + 1))
+            }
+        };
+        self.sql.push_str(&format!(" AND ({columns}) {comparison} ({values})"));
     }
 
     /// One more than a page, by which the last one is known.
     fn statement(mut self, order: &str, limit: usize) -> (String, Vec<Value>) {
         self.values.push(Value::Int(limit as i64 + 1));
         let limit = self.values.len();
-        self.sql.push_str(&format!(" ORDER BY started_at {order}, intent_key {order} LIMIT ${limit}"));
+        let order = format!("started_at {order}, intent_key {order}, tenant {order}");
+        self.sql.push_str(&format!(" ORDER BY {order} LIMIT ${limit}"));
         (self.sql, self.values)
     }
 
@@ -300,20 +344,39 @@ impl Wanted {
     }
 }
 
-fn place(record: &Record) -> (i64, &str) {
-    (record.started_at, &record.intent_key)
+fn place(record: &Record) -> (i64, &str, &str) {
+    (record.started_at, &record.intent_key, record.tenant())
 }
 
 async fn page(tx: &Tx, mut records: Vec<Record>, limit: usize) -> mainstay_store::Result<IntentPage> {
     let is_more = records.len() > limit;
     records.truncate(limit);
     let next = records.last().filter(|_| is_more);
-    let next = next.map(|last| Place { started_at: last.started_at, intent_key: last.intent_key.clone() });
+    let next = next.map(|last| Place {
+        started_at: last.started_at,
+        intent_key: last.intent_key.clone(),
+        tenant: last.tenant().to_owned(),
+    });
     let now_ms = tx.now_ms().await?;
     Ok(IntentPage { intents: records.into_iter().map(|record| record.seen(now_ms)).collect(), next })
 }
 
 impl Record {
+    /// The cause of the intent's timer and of its handler's work.
+    pub(super) fn cause(&self) -> Cause {
+        Cause {
+            correlation_id: Some(self.correlation_id.clone()),
+            causation_id: Some(self.kept.intent_event_id.clone()),
+            tenant_id: self.kept.tenant_id.clone(),
+            trace: Some(self.kept.trace.clone()),
+        }
+    }
+
+    /// Its tenant, as the column has it.
+    pub(super) fn tenant(&self) -> &str {
+        tenants::column(self.kept.tenant_id.as_deref())
+    }
+
     /// The intent as it is seen at a moment.
     pub(super) fn seen(self, now_ms: i64) -> Intent {
         Intent {
@@ -395,7 +458,7 @@ mod tests {
         wanted.operation_type(operation.map(str::to_owned).as_ref());
         match after {
             None => wanted.and("started_at <=", 7_i64.into()),
-            Some(place) => wanted.beyond(">", place),
+            Some(place) => wanted.beyond(">", place, tenant),
         }
         wanted
     }
@@ -409,11 +472,11 @@ mod tests {
             let correlated = || {
                 let mut wanted = Wanted::new(IntentStatus::Failed, None);
                 wanted.and("correlation_id =", "corr".into());
-                wanted.beyond("<", &place);
+                wanted.beyond("<", &place, None);
                 wanted
             };
             let mut newest = Wanted::new(IntentStatus::Failed, Some("acme"));
-            newest.beyond("<", &place);
+            newest.beyond("<", &place, Some("acme"));
             let (op, acme, after) = (Some("Op"), Some("acme"), Some(&place));
             let pages = [
                 (pending(None, None, None), "ASC", "by_status", "status started_at"),
@@ -426,19 +489,19 @@ mod tests {
                     "operation_type status started_at intent_key",
                 ),
                 (correlated(), "DESC", "by_correlation", "correlation_id status started_at intent_key"),
-                (pending(acme, None, None), "ASC", "by_tenant", "tenant status started_at"),
-                (pending(acme, None, after), "ASC", "by_tenant", "tenant status started_at intent_key"),
-                (newest, "DESC", "by_tenant", "tenant status started_at intent_key"),
+                (pending(acme, None, None), "ASC", "of_tenants", "tenant status started_at"),
+                (pending(acme, None, after), "ASC", "of_tenants", "tenant status started_at intent_key"),
+                (newest, "DESC", "of_tenants", "tenant status started_at intent_key"),
                 (
                     pending(acme, op, None),
                     "ASC",
-                    "by_tenant_and_operation",
+                    "of_tenants_by_operation",
                     "tenant operation_type status started_at",
                 ),
                 (
                     pending(acme, op, after),
                     "ASC",
-                    "by_tenant_and_operation",
+                    "of_tenants_by_operation",
                     "tenant operation_type status started_at intent_key",
                 ),
             ];

@@ -4,12 +4,12 @@ use super::intent::{Completion, IntentStatus, Policy};
 use super::opened::Shared;
 use super::record::{self, Record};
 use crate::error::{Error, Result};
+use crate::service::ServiceRef;
 use mainstay_core::retry::RetryPolicy;
-use mainstay_store::Tx;
+use mainstay_store::{Cause, Tx};
 use mainstay_work::{Call, Functions, NewWork, RETRIER_POOL, TIMER_POOL, Work};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 const TIMEOUT: &str = "mainstay.intent.timeout";
@@ -20,14 +20,14 @@ const EXECUTIONS: u32 = 20;
 /// Why an intent is abandoned whose time is up.
 const TIME_IS_UP: &str = "timeout";
 
-/// The opened intents, for functions that were registered before.
-pub(super) type Slot = Arc<OnceLock<Weak<Shared>>>;
-
 /// Which timer of which intent it is: one whose number is not the intent's is late.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Timer {
     intent_key: String,
+    /// Empty for an intent without a tenant; missing in timers from before keys were a tenant's own.
+    #[serde(default)]
+    tenant: Option<String>,
     number: u32,
 }
 
@@ -45,6 +45,9 @@ pub struct TimedOut {
     pub stream_id: String,
     /// The bounded context that it belongs to.
     pub bounded_context: String,
+    /// The tenant that it belongs to; its key is unique within that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
     /// What it belongs together with.
     pub correlation_id: String,
     /// What became of the intent.
@@ -57,46 +60,47 @@ pub struct TimedOut {
 }
 
 /// Lets an intent's timer run, at the end of a transaction.
-pub(super) fn set_timer(work: &Work, tx: &Tx, record: &Record, number: u32) -> Result<()> {
-    let timer = Timer { intent_key: record.intent_key.clone(), number };
+pub(super) fn set_timer(work: &Work, tx: &Tx, record: &Record, number: u32, after_ms: u64) -> Result<()> {
+    let tenant = Some(record.tenant().to_owned());
+    let timer = Timer { intent_key: record.intent_key.clone(), tenant, number };
     let policy = RetryPolicy::new(EXECUTIONS, 100, 2.0, 30_000);
     let policy = policy.map_err(|error| Error::invalid("retry", error.to_string()))?;
-    let item = NewWork::new(TIMER_POOL, TIMEOUT, &timer)?
-        .run_after(Duration::from_millis(record.kept.timeout_ms))
+    let item = NewWork::platform(TIMER_POOL, TIMEOUT, &timer)?
+        .run_after(Duration::from_millis(after_ms))
         .retry(policy)
-        .trace(record.kept.trace.clone())
-        .correlated(&record.correlation_id);
-    work.enqueue_in(tx, [item])?;
+        .caused_by(&record.cause());
+    Cause::apart_sync(|| work.enqueue_in(tx, [item]))?;
     Ok(())
 }
 
-/// Adds the function.
-pub(super) fn functions(functions: Functions, slot: &Slot) -> Functions {
-    let slot = slot.clone();
-    functions.mutation(TIMEOUT, move |tx: Tx, _: Call, timer: Timer| {
-        let slot = slot.clone();
+/// The function of the timers.
+pub(super) fn functions(service: &ServiceRef<Shared>) -> Functions {
+    let service = service.clone();
+    Functions::new().platform_mutation(TIMEOUT, move |tx: Tx, _: Call, timer: Timer| {
+        let service = service.clone();
         async move {
             record::prune(&tx, FORGOTTEN_AT_ONCE).await?;
-            Ok(opened(&slot)?.time_is_up(&tx, &timer).await?)
+            Ok(service.get()?.time_is_up(&tx, &timer).await?)
         }
     })
-}
-
-fn opened(slot: &Slot) -> mainstay_store::Result<Arc<Shared>> {
-    let shared = slot.get().and_then(Weak::upgrade);
-    // Another node, or this one in a moment, has them.
-    shared.ok_or_else(|| mainstay_store::Error::Unavailable("the intents are not open here".to_owned()))
 }
 
 impl Shared {
     /// Does what the intent says; what it did.
     async fn time_is_up(&self, tx: &Tx, timer: &Timer) -> Result<&'static str> {
-        let Some(record) = record::hold(tx, &timer.intent_key).await? else { return Ok("forgotten") };
+        let found = record::hold(tx, timer.tenant.as_deref(), &timer.intent_key).await?;
+        let Some(record) = found else { return Ok("forgotten") };
         if record.status != IntentStatus::Pending {
             return Ok("ended before");
         }
         if record.timeouts != timer.number {
             return Ok("late");
+        }
+        // An item that an operator has hastened: only the row says when the time is up.
+        let left_ms = record.timeout_at.saturating_sub(tx.now_ms().await?);
+        if let Some(left_ms) = u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0) {
+            set_timer(&self.work, tx, &record, timer.number, left_ms)?;
+            return Ok("early");
         }
         let on_timeout = &record.kept.on_timeout;
         let Record { intent_key, operation_type, .. } = &record;
@@ -120,7 +124,7 @@ impl Shared {
                 let timeout_at = tx.now_ms().await?.saturating_add_unsigned(record.kept.timeout_ms);
                 record::timed_out(tx, &record, timeout_at).await?;
                 self.call_handler(tx, &record)?;
-                set_timer(&self.work, tx, &record, record.timeouts + 1)?;
+                set_timer(&self.work, tx, &record, record.timeouts + 1, record.kept.timeout_ms)?;
                 Ok("begun again")
             }
             Policy::Retry => {
@@ -145,15 +149,14 @@ impl Shared {
             stream_type: kept.stream_type.clone(),
             stream_id: kept.stream_id.clone(),
             bounded_context: kept.bounded_context.clone(),
+            tenant_id: kept.tenant_id.clone(),
             correlation_id: record.correlation_id.clone(),
             policy: kept.on_timeout.policy,
             timeouts: record.timeouts + 1,
             metadata: kept.metadata.clone(),
         };
-        let item = NewWork::new(RETRIER_POOL, handler, &args)?
-            .trace(kept.trace.clone())
-            .correlated(&record.correlation_id);
-        self.work.enqueue_in(tx, [item])?;
+        let item = NewWork::new(RETRIER_POOL, handler, &args)?.caused_by(&record.cause());
+        Cause::apart_sync(|| self.work.enqueue_in(tx, [item]))?;
         Ok(())
     }
 }

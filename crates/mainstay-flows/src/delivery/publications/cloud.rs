@@ -31,7 +31,7 @@ pub struct CloudEvent {
     /// What the data are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datacontenttype: Option<String>,
-    /// Extension: the same for every attempt to deliver it, `pub:{eventId}:{target}`.
+    /// Extension: the same for every attempt to deliver it, `pub:{eventId}:{target}` or `pub@{tenant}:{eventId}:{target}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotencykey: Option<String>,
     /// Extension: the version of the shape of its data.

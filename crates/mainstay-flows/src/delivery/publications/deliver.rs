@@ -4,13 +4,14 @@ use super::ended::{self, ENDED};
 use super::event::PublicEvent;
 use super::publisher::Shared;
 use super::record;
-use super::target::{Delivery, Target, Transport, Way, idempotency_key};
-use super::targets::{Slot, opened};
+use super::target::{Delivery, DeliveryKey, Target, Transport, Way};
 use crate::error::Error;
-use mainstay_core::failure::Failure;
+use crate::service::ServiceRef;
+use mainstay_core::failpoints::Point;
+use mainstay_core::failure::{Class, Failure};
 use mainstay_core::retry::RetryPolicy;
 use mainstay_core::trace::TraceContext;
-use mainstay_store::Tx;
+use mainstay_store::{Cause, Tx};
 use mainstay_work::{Call, Functions, NewWork};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -32,61 +33,75 @@ pub(super) fn item(
     target: &Target,
     policy: RetryPolicy,
     which: &Which,
+    key: DeliveryKey,
     event: &PublicEvent,
 ) -> Result<NewWork, Error> {
-    let item = NewWork::new(target.pool(), target.function(), which)?.key(target.key(&which.event_id));
-    let item = item.retry(policy).on_complete(ENDED, which)?.unlisted();
-    let item = event.correlation_id.iter().fold(item, |item, id| item.or_correlated(id));
-    Ok(match &event.trace {
-        Some(trace) => item.trace(trace.clone()),
-        None => item,
-    })
+    let item = NewWork::platform(target.pool(), target.function(), which)?.key(target.key(key));
+    let item = item.retry(policy).tell_platform(ENDED).context(which)?.unlisted();
+    Ok(item.caused_by(&Cause {
+        correlation_id: event.correlation_id.clone(),
+        causation_id: Some(which.event_id.clone()),
+        tenant_id: event.tenant_id.clone(),
+        trace: event.trace.clone(),
+    }))
 }
 
 /// Adds the functions.
-pub(super) fn functions(functions: Functions, targets: &[Target], slot: &Slot) -> Functions {
-    let functions = ended::functions(functions, slot);
+pub(super) fn functions(functions: Functions, targets: &[Target], service: &ServiceRef<Shared>) -> Functions {
+    let functions = ended::functions(functions, service);
     targets.iter().fold(functions, |functions, target| {
-        let (name, slot) = (target.function(), slot.clone());
+        let (name, service) = (target.function(), service.clone());
         let functions = match target.way.clone() {
             Way::Out(transport) => {
                 let timeout = transport.timeout() + MARGIN;
-                functions.action_within(timeout, &name, move |call: Call, which: Which| {
-                    let (slot, transport) = (slot.clone(), transport.clone());
-                    async move { out(&slot, &*transport, &call, which).await }
+                let target = target.name.clone();
+                functions.platform_action_within(timeout, &name, move |call: Call, which: Which| {
+                    let (service, transport, target) = (service.clone(), transport.clone(), target.clone());
+                    async move { out(&service, &*transport, &target, &call, which).await }
                 })
             }
-            Way::In(handler) => functions.mutation(&name, move |tx: Tx, call: Call, which: Which| {
-                let (slot, handler) = (slot.clone(), handler.clone());
-                async move {
-                    let shared = opened(&slot)?;
-                    let found = record::find(&tx, &which.publication_id).await?;
-                    let found = found
-                        .ok_or_else(|| mainstay_store::Error::application(gone(&which.publication_id)))?;
-                    match delivery(&shared, &call, found) {
-                        Some(delivery) => handler(tx, delivery).await,
-                        None => Ok(()),
+            Way::In(handler) => {
+                let target = target.name.clone();
+                functions.platform_mutation(&name, move |tx: Tx, call: Call, which: Which| {
+                    let (service, handler, target) = (service.clone(), handler.clone(), target.clone());
+                    async move {
+                        let shared = service.get()?;
+                        let found = record::find(&tx, &which.publication_id).await?;
+                        let found = found
+                            .ok_or_else(|| mainstay_store::Error::application(gone(&which.publication_id)))?;
+                        match delivery(&shared, &target, &call, found)
+                            .map_err(mainstay_store::Error::application)?
+                        {
+                            Some(delivery) => handler(tx, delivery).await,
+                            None => Ok(()),
+                        }
                     }
-                }
-            }),
+                })
+            }
         };
         match &target.circuit {
-            Some(circuit) => functions.behind(&name, circuit.clone()),
+            Some(circuit) => functions.platform_behind(&name, circuit.clone()),
             None => functions,
         }
     })
 }
 
 /// Brings a publication to its target, unless it came before.
-async fn out(slot: &Slot, transport: &dyn Transport, call: &Call, which: Which) -> Result<(), Failure> {
+async fn out(
+    service: &ServiceRef<Shared>,
+    transport: &dyn Transport,
+    target: &str,
+    call: &Call,
+    which: Which,
+) -> Result<(), Failure> {
     let unavailable = |error: mainstay_store::Error| Failure::retryable(error.to_string());
-    let shared = opened(slot).map_err(unavailable)?;
+    let shared = service.get().map_err(unavailable)?;
     let found = shared.loader.find(which.publication_id.clone()).await?;
     let found = found.ok_or_else(|| gone(&which.publication_id))?;
-    let Some(delivery) = delivery(&shared, call, found) else { return Ok(()) };
-    shared.pass("publications.delivering").map_err(unavailable)?;
+    let Some(delivery) = delivery(&shared, target, call, found)? else { return Ok(()) };
+    shared.pass(Point::PublicationsDelivering).map_err(unavailable)?;
     transport.deliver(delivery).await?;
-    shared.pass("publications.delivered").map_err(unavailable)
+    shared.pass(Point::PublicationsDelivered).map_err(unavailable)
 }
 
 /// Nothing was delivered: whoever removed the row decided that, and no retry brings it back.
@@ -94,14 +109,24 @@ fn gone(publication_id: &str) -> Failure {
     Failure::permanent(format!("publication {publication_id} is gone"))
 }
 
-/// What a transport is given; nothing when it came before.
-fn delivery(shared: &Shared, call: &Call, found: record::Found) -> Option<Delivery> {
+/// The delivery for a transport; nothing for a publication that was delivered before. Only the item that the publication names delivers it, and only
+/// to its own target.
+fn delivery(
+    shared: &Shared,
+    target: &str,
+    call: &Call,
+    found: record::Found,
+) -> Result<Option<Delivery>, Failure> {
     if found.status == "delivered" {
-        return None;
+        return Ok(None);
+    }
+    if found.target != target || !found.work_id.as_deref().is_some_and(|work_id| call.is_of(work_id)) {
+        let reason = format!("publication {} is not for this item to deliver", found.id);
+        return Err(Failure::new(Class::ValidationError, reason));
     }
     let random = &**shared.store.random();
-    Some(Delivery {
-        idempotency_key: idempotency_key(&found.event_id, &found.target),
+    Ok(Some(Delivery {
+        idempotency_key: found.key.into_text(),
         event: found.event,
         source_context: found.source_context,
         target_context: found.target,
@@ -109,5 +134,5 @@ fn delivery(shared: &Shared, call: &Call, found: record::Found) -> Option<Delive
         // The target is told of the execution that delivers.
         trace: call.trace.clone().unwrap_or_else(|| TraceContext::root(random)),
         now_ms: shared.store.clock().now_ms(),
-    })
+    }))
 }

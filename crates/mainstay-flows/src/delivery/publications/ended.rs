@@ -8,8 +8,10 @@ use super::listing;
 use super::publisher::Shared;
 use super::record::{self, Failed};
 use super::status::{Ended, Status, next};
-use super::targets::{Slot, opened};
 use crate::attempts::Attempt;
+use crate::completion;
+use crate::service::ServiceRef;
+use mainstay_core::failpoints::Point;
 use mainstay_store::{Ending, Epilogue, Tx};
 use mainstay_work::{Call, Functions, OnComplete, WorkResult};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,23 +20,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) const ENDED: &str = "mainstay.publication.ended";
 
 /// Adds the function.
-pub(super) fn functions(functions: Functions, slot: &Slot) -> Functions {
-    let slot = slot.clone();
-    functions.mutation(ENDED, move |tx: Tx, _: Call, told: OnComplete<Which>| {
-        let slot = slot.clone();
+pub(super) fn functions(functions: Functions, service: &ServiceRef<Shared>) -> Functions {
+    let service = service.clone();
+    functions.platform_on_complete(ENDED, move |tx: Tx, call: Call, told: OnComplete<Which>| {
+        let service = service.clone();
         async move {
-            let shared = opened(&slot)?;
+            let shared = service.get()?;
             let noted = tx.epilogue(|| Noted { shared, ends: Mutex::default() });
-            noted.ends.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+            noted.ends.lock().unwrap_or_else(PoisonError::into_inner).push((call, told));
             Ok(())
         }
     })
 }
 
+/// A call, and the end that it tells.
+type End = (Call, OnComplete<Which>);
+
 /// The deliveries that end in one transaction.
 struct Noted {
     shared: Arc<Shared>,
-    ends: Mutex<Vec<OnComplete<Which>>>,
+    ends: Mutex<Vec<End>>,
 }
 
 impl Epilogue for Noted {
@@ -45,11 +50,21 @@ impl Epilogue for Noted {
 }
 
 impl Noted {
-    async fn write(&self, tx: &Tx, ends: Vec<OnComplete<Which>>) -> mainstay_store::Result<()> {
-        self.shared.pass("publications.ending")?;
+    async fn write(&self, tx: &Tx, ends: Vec<End>) -> mainstay_store::Result<()> {
+        self.shared.pass(Point::PublicationsEnding)?;
         let (mut delivered, mut failed) = (Vec::new(), Vec::new());
-        for told in ends {
+        let named = ends.iter().filter_map(|(_, told)| Some(&told.context.as_ref()?.publication_id));
+        let work_ids = record::work_ids(tx, named).await?;
+        for (call, told) in ends {
             let Some(Which { publication_id, .. }) = told.context else { continue };
+            if !work_ids.get(&publication_id).is_some_and(|work_id| completion::is_of(&call, work_id)) {
+                tracing::warn!(
+                    publication = publication_id,
+                    work = told.work_id,
+                    "the end of work that does not deliver this publication changes nothing"
+                );
+                continue;
+            }
             let status = next(Status::Pending, Ended::of(&told.result));
             let error = match &told.result {
                 WorkResult::Success { .. } => {
@@ -66,6 +81,6 @@ impl Noted {
         }
         listing::list(tx, failed).await?;
         record::deliver(tx, &delivered).await?;
-        self.shared.pass("publications.ended")
+        self.shared.pass(Point::PublicationsEnded)
     }
 }

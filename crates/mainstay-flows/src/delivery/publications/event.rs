@@ -3,8 +3,10 @@
 use super::MAX_DATA_BYTES;
 use crate::commands::{DomainEvent, decode_data};
 use crate::error::{Error, Result};
+use mainstay_core::json::{self, Bounds};
 use mainstay_core::trace::TraceContext;
 use mainstay_events::{Event, NewEvent};
+use mainstay_store::{Cause, Inherited};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -84,6 +86,17 @@ impl PublicEvent {
         }
     }
 
+    /// Takes from `cause` what the event does not say: correlation, causation, tenant and trace.
+    pub fn caused_by(mut self, cause: &Cause) -> Self {
+        cause.fill(Inherited {
+            correlation_id: &mut self.correlation_id,
+            causation_id: &mut self.causation_id,
+            tenant_id: &mut self.tenant_id,
+            trace: &mut self.trace,
+        });
+        self
+    }
+
     /// The same event with another type and other data: what most translators make.
     pub fn with(
         &self,
@@ -116,11 +129,8 @@ impl PublicEvent {
                 return Err((field, format!("must be 1 to {most} bytes without control characters")));
             }
         }
-        let bytes = self.data.get().len();
-        if bytes > MAX_DATA_BYTES {
-            return Err(("data", format!("{bytes} bytes are more than {MAX_DATA_BYTES}")));
-        }
-        Ok(())
+        json::check(self.data.get().as_bytes(), Bounds::bytes(MAX_DATA_BYTES))
+            .map_err(|error| ("data", error.to_string()))
     }
 }
 

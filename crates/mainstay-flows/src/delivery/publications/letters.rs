@@ -8,10 +8,12 @@ use super::publisher::Publisher;
 use super::{MAX_PAGE, record};
 use crate::attempts::Attempt;
 use crate::error::{Error, Result};
+use mainstay_core::failpoints::Point;
 use mainstay_store::{Row, Tx, Value, params};
 use mainstay_work::LetterStatus as WorkLetter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What was done about a letter (decision C40).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +62,9 @@ pub struct Letter {
     pub publication_id: String,
     /// The source's event.
     pub event_id: String,
+    /// The tenant of that event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
     /// The context it comes from.
     pub source_context: String,
     /// The context it goes to.
@@ -122,7 +127,7 @@ const USUAL_LIMIT: usize = 100;
 const BEHIND: i16 = 100;
 
 const COLUMNS: &str = "id, event_id, source_context, target, correlation_id, letter, error, failed_at, attempt_count, \
-     retry_count, retried_at, resolved_at, work_id, event";
+     retry_count, retried_at, resolved_at, work_id, event, tenant";
 const STATS: &str = "SELECT target, letter, count(*) FROM mainstay_publications WHERE letter IS NOT NULL \
      GROUP BY target, letter";
 const OLDEST: &str =
@@ -132,6 +137,7 @@ fn letter(row: &Row) -> mainstay_store::Result<Letter> {
     Ok(Letter {
         publication_id: row.get(0)?,
         event_id: row.get(1)?,
+        tenant_id: Some(row.get::<String>(14)?).filter(|tenant| !tenant.is_empty()),
         source_context: row.get(2)?,
         target_context: row.get(3)?,
         correlation_id: row.get(4)?,
@@ -178,14 +184,14 @@ impl Publisher {
 
     /// One letter.
     pub async fn letter(&self, event_id: &str, target: &str) -> Result<Letter> {
-        let read = async |tx: Tx, (event_id, target): (String, String)| {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM mainstay_publications \
-                 WHERE event_id = $1 AND target = $2 AND letter IS NOT NULL"
-            );
-            tx.query_optional(&sql, params![event_id, target]).await?.as_ref().map(letter).transpose()
+        let read = async |tx: Tx, (tenant, event_id, target): (Option<Arc<str>>, String, String)| {
+            record::id(&tx, &event_id, &target, tenant.as_deref()).await
         };
-        let found = self.shared.store.read_with((event_id.to_owned(), target.to_owned()), read).await?;
+        let which = (self.tenant.clone(), event_id.to_owned(), target.to_owned());
+        let found = match self.shared.store.read_with(which, read).await? {
+            Some(id) => self.letter_of(&id).await?,
+            None => None,
+        };
         found.ok_or_else(|| not_found(event_id, target))
     }
 
@@ -242,7 +248,7 @@ impl Publisher {
         target: &str,
     ) -> mainstay_store::Result<String> {
         self.shared.target(target)?;
-        let found = record::hold(tx, event_id, target).await?;
+        let found = record::hold(tx, event_id, target, self.tenant.as_deref()).await?;
         let found =
             found.filter(|found| found.letter.is_some()).ok_or_else(|| not_found(event_id, target))?;
         match self.retry_held(tx, vec![found], false).await?.pop() {
@@ -283,7 +289,7 @@ impl Publisher {
             }
         }
         record::retry(tx, &done).await?;
-        self.shared.pass("publications.retried")?;
+        self.shared.pass(Point::PublicationsRetried)?;
         retried.extend(done.into_iter().map(|(found, _, work_id)| (found.id, Ok(work_id))));
         Ok(retried)
     }
@@ -344,7 +350,7 @@ impl Publisher {
         let (to, policy) = &**self.shared.target(&found.target)?;
         let (publication_id, event_id) = (found.id.clone(), found.event_id.clone());
         let which = Which { publication_id, event_id, target: found.target.clone() };
-        let item = deliver::item(to, *policy, &which, event)?;
+        let item = deliver::item(to, *policy, &which, found.key.clone(), event)?;
         let item = if is_behind { item.priority(BEHIND) } else { item };
         let id = self.shared.work.new_id();
         self.shared.work.enqueue_as(tx, [(id.clone(), item)])?;
@@ -453,7 +459,8 @@ impl Publisher {
         target: &str,
         kept: &[&str],
     ) -> mainstay_store::Result<record::Found> {
-        let found = record::hold(tx, event_id, target).await?.ok_or_else(|| not_found(event_id, target))?;
+        let found = record::hold(tx, event_id, target, self.tenant.as_deref()).await?;
+        let found = found.ok_or_else(|| not_found(event_id, target))?;
         match found.letter.as_deref() {
             None => Err(not_found(event_id, target).into()),
             Some(letter) if kept.contains(&letter) => Ok(found),

@@ -1,7 +1,7 @@
 //! The rows of letters in the inbox, written whenever a letter changes.
 
 use mainstay_store::{Bulk, Result, Row, Tx, Value};
-use mainstay_work::inbox::{self, Entry, PUBLICATION, Status};
+use mainstay_work::inbox::{self, Entry, Kind, Status};
 use std::sync::LazyLock;
 
 static LETTERS: LazyLock<Bulk> = LazyLock::new(|| {
@@ -21,7 +21,7 @@ pub(super) async fn list<T: AsRef<str>>(tx: &Tx, ids: impl IntoIterator<Item = T
 
 fn entry(row: &Row) -> Result<Entry<'_>> {
     Ok(Entry {
-        kind: PUBLICATION,
+        kind: Kind::Publication,
         name: row.get(1)?,
         reference: row.get(0)?,
         status: match row.get(2)? {
@@ -34,5 +34,6 @@ fn entry(row: &Row) -> Result<Entry<'_>> {
         retries: row.get(4)?,
         correlation: row.get(5)?,
         error: row.get::<Option<&str>>(6)?.unwrap_or_default(),
+        pool: None,
     })
 }

@@ -93,6 +93,7 @@ mod tests {
                 id: "pub_1".to_owned(),
                 event_id: "evt-1",
                 target: "inventory",
+                tenant: "",
                 source_context: "orders",
                 event: PublicEvent::new("evt-1", "Ordered", "lamp").unwrap(),
                 work_id: "work_1".to_owned(),

@@ -7,6 +7,7 @@ use super::status::Status;
 use crate::error::Result;
 use mainstay_store::{Row, Tx, Value, params};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// One event for one target, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,6 +17,9 @@ pub struct Publication {
     pub publication_id: String,
     /// The source's event.
     pub event_id: String,
+    /// The tenant of that event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
     /// What happened.
     pub event_type: String,
     /// The context it comes from.
@@ -57,8 +61,9 @@ pub struct PublicationFilter {
 }
 
 const COLUMNS: &str = "id, event_id, event_type, source_context, target, correlation_id, status, attempt_count, error, \
-     work_id, created_at, delivered_at, letter";
-const BY_EVENT: &str = "WHERE event_id = $1 ORDER BY target";
+     work_id, created_at, delivered_at, letter, tenant";
+const BY_EVENT: &str = "WHERE event_id = $1 ORDER BY tenant, target";
+const BY_EVENT_OF: &str = "WHERE event_id = $1 AND tenant = $2 ORDER BY target";
 
 fn publication(row: &Row) -> mainstay_store::Result<Publication> {
     let letter: Option<&str> = row.get(12)?;
@@ -67,6 +72,7 @@ fn publication(row: &Row) -> mainstay_store::Result<Publication> {
     Ok(Publication {
         publication_id: row.get(0)?,
         event_id: row.get(1)?,
+        tenant_id: Some(row.get::<String>(13)?).filter(|tenant| !tenant.is_empty()),
         event_type: row.get(2)?,
         source_context: row.get(3)?,
         target_context: row.get(4)?,
@@ -86,11 +92,25 @@ impl Publisher {
     /// Where the publications of an event stand, one for each target (item 171); none of an event that was not
     /// published.
     pub async fn status(&self, event_id: &str) -> Result<Vec<Publication>> {
-        let read = async |tx: Tx, event_id: String| {
-            let sql = format!("SELECT {COLUMNS} FROM mainstay_publications {BY_EVENT}");
-            tx.query(&sql, params![event_id]).await?.iter().map(publication).collect()
+        let read = async |tx: Tx, (tenant, event_id): (Option<Arc<str>>, String)| {
+            let from = format!("SELECT {COLUMNS} FROM mainstay_publications");
+            let rows = match tenant {
+                Some(tenant) => {
+                    tx.query(&format!("{from} {BY_EVENT_OF}"), params![event_id, &*tenant]).await?
+                }
+                None => tx.query(&format!("{from} {BY_EVENT}"), params![event_id]).await?,
+            };
+            rows.iter().map(publication).collect::<mainstay_store::Result<Vec<Publication>>>()
         };
-        self.with_attempts(self.shared.store.read_with(event_id.to_owned(), read).await?).await
+        let which = (self.tenant.clone(), event_id.to_owned());
+        let mut found = self.shared.store.read_with(which, read).await?;
+        let owner = found.first().and_then(|first| first.tenant_id.clone());
+        if owner.is_some() && found.iter().any(|one| one.tenant_id != owner) {
+            let id = event_id.to_owned();
+            return Err(mainstay_events::Error::SeveralTenants { what: "event id", id }.into());
+        }
+        found.retain(|one| one.tenant_id == owner);
+        self.with_attempts(found).await
     }
 
     /// A page of publications, the oldest first.

@@ -5,7 +5,7 @@
 //! - [`Targets`]: those of a program, before they are opened; [`Publisher`]: the same on a store
 //! - [`PublicEvent`]: an event as others see it; `cloud` is how it looks on the wire
 //! - [`Publication`]: one event for one target, and where it stands: `status` has the table
-//! - [`Letter`]: a publication that was not delivered
+//! - [`Letter`]: a publication that was not delivered; `source` makes them dead letters of the inbox
 //! - [`Upkeep`]: what is done about letters and old rows by itself
 //!
 //! `record` owns the table, `deliver` carries a publication out as work with what `loader` reads, `ended` notes what came of it in the transaction
@@ -23,6 +23,7 @@ mod look;
 mod publisher;
 mod record;
 mod schema;
+mod source;
 mod status;
 mod target;
 mod targets;
@@ -47,6 +48,8 @@ pub const POOL: &str = "publicationPool";
 pub const MAX_NAME_BYTES: usize = 64;
 /// Most targets of one publication.
 pub const MAX_TARGETS: usize = 100;
+/// Most targets of a program. Each has functions, and may have a pool of its own.
+pub const MAX_TARGETS_OF_PROGRAM: usize = 1_000;
 /// Longest data of an event.
 pub const MAX_DATA_BYTES: usize = 64 << 10;
 /// Most rows of one page.

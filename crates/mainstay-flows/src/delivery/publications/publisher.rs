@@ -2,16 +2,20 @@
 
 use super::deliver::{self, Which};
 use super::event::PublicEvent;
+use super::forward::Forwarding;
 use super::loader::Loader;
 use super::record::{self, New};
-use super::target::{self, Target};
+use super::target::{self, DeliveryKey, Target};
 use super::targets::Targets;
 use super::{MAX_TARGETS, upkeep};
 use crate::error::{Error, Result};
+use crate::service::ServiceRef;
+use crate::tenants;
+use mainstay_core::failpoints::Point;
 use mainstay_core::ids::{Ids, Kind};
 use mainstay_core::retry::RetryPolicy;
 use mainstay_events::Log;
-use mainstay_store::{Store, Tx};
+use mainstay_store::{Cause, Store, Tx};
 use mainstay_work::{Pool, Work};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +30,7 @@ pub(super) struct Shared {
     pub(super) loader: Loader,
     pub(super) targets: BTreeMap<String, Arc<(Target, RetryPolicy)>>,
     pub(super) upkeep: Option<super::Upkeep>,
+    pub(super) forwardings: Vec<Forwarding>,
 }
 
 impl Shared {
@@ -33,8 +38,8 @@ impl Shared {
         self.targets.get(name).ok_or_else(|| Error::UnknownTarget(name.to_owned()))
     }
 
-    /// Passes a point at which tests make things fail.
-    pub(super) fn pass(&self, point: &'static str) -> mainstay_store::Result<()> {
+    /// Passes a failpoint.
+    pub(super) fn pass(&self, point: Point) -> mainstay_store::Result<()> {
         Ok(self.store.failpoints().hit(point)?)
     }
 }
@@ -55,11 +60,13 @@ pub struct Published {
 #[derive(Clone)]
 pub struct Publisher {
     pub(super) shared: Arc<Shared>,
+    /// The tenant of the events that this view publishes and shows; all tenants without one.
+    pub(super) tenant: Option<Arc<str>>,
 }
 
 impl Publisher {
     /// Opens publications on a store that was opened with [`COMPONENT`](super::COMPONENT), over a log and work of the
-    /// same store. Before that, [`Targets::functions`] goes into what the work is opened with.
+    /// same store, and registers the functions that deliver. Call it before the engine starts.
     pub async fn open(log: &Log, work: &Work, targets: Targets) -> Result<Self> {
         let shared = Arc::new(Shared {
             store: work.store().clone(),
@@ -69,21 +76,25 @@ impl Publisher {
             loader: Loader::start(work.store().clone()),
             targets: targets.checked()?,
             upkeep: targets.upkeep.clone(),
+            forwardings: targets.forwardings.clone(),
         });
-        let usual = Pool::platform().into_iter().find(|pool| pool.name() == super::POOL);
+        work.register(targets.functions(&ServiceRef::new("publications", &shared))).await?;
         for (target, _) in shared.targets.values().map(|target| &**target) {
-            let pool = usual.clone().unwrap_or_else(|| Pool::new(super::POOL));
+            let pool = Pool::platform_pool(super::POOL);
             match target.at_once {
                 Some(most) => work.pool(pool.named(target.pool()).max_parallelism(most)).await?,
-                None => ensure_pool(work, pool).await?,
+                None => work.ensure_pool(pool).await?,
             }
         }
         upkeep::schedule(work, &targets).await?;
-        targets
-            .slot
-            .set(Arc::downgrade(&shared))
-            .map_err(|_| Error::invalid("targets", "they are open already"))?;
-        Ok(Self { shared })
+        Ok(Self { shared, tenant: None })
+    }
+
+    /// The publications of a tenant's events: those of others are not there. Ids of events are unique within a tenant. A
+    /// view of all tenants prefers the event without a tenant, then takes the only one; an id of several tenants is
+    /// refused.
+    pub fn for_tenant(&self, tenant: &str) -> Self {
+        Self { shared: self.shared.clone(), tenant: Some(tenant.into()) }
     }
 
     /// The names of the targets.
@@ -99,7 +110,10 @@ impl Publisher {
         targets: impl IntoIterator<Item = T>,
     ) -> Result<Vec<Published>> {
         let targets = self.checked(source_context, targets)?;
-        let found = self.shared.log.find(event_id).await?;
+        let found = match &self.tenant {
+            Some(tenant) => self.shared.log.for_tenant(&**tenant).find(event_id).await?,
+            None => self.shared.log.find(event_id).await?,
+        };
         let event = found.ok_or_else(|| mainstay_events::Error::NotFound(event_id.to_owned()))?;
         self.publish_event(PublicEvent::try_from(&event)?, source_context, targets).await
     }
@@ -128,29 +142,35 @@ impl Publisher {
         targets: impl IntoIterator<Item = T>,
     ) -> mainstay_store::Result<Vec<Published>> {
         let targets = self.checked(source_context, targets)?;
+        let event = &Cause::current().iter().fold(event.clone(), |event, cause| event.caused_by(cause));
         event.check().map_err(|(field, reason)| Error::invalid(field, reason))?;
+        if self.tenant.is_some() && self.tenant.as_deref() != event.tenant_id.as_deref() {
+            let foreign = mainstay_events::Error::Tenant { field: "tenantId".to_owned() };
+            return Err(Error::from(foreign).into());
+        }
         let rows = targets.iter().map(|name| self.row(event, source_context, name));
         let rows = rows.collect::<Result<Vec<_>>>()?;
         let written: BTreeSet<String> = record::insert(tx, &rows).await?.into_iter().collect();
-        self.shared.pass("publications.noted")?;
+        self.shared.pass(Point::PublicationsNoted)?;
         let mut published = Vec::with_capacity(rows.len());
         for row in rows {
             let is_duplicate = !written.contains(&row.id);
             let publication_id = match is_duplicate {
-                true => record::id(tx, row.event_id, row.target).await?.unwrap_or_default(),
+                true => record::id(tx, row.event_id, row.target, Some(row.tenant)).await?.unwrap_or_default(),
                 false => row.id.clone(),
             };
             if !is_duplicate && row.error.is_none() {
                 let (target, policy) = &**self.shared.target(row.target)?;
                 let (publication_id, event_id) = (row.id, row.event_id.to_owned());
                 let which = Which { publication_id, event_id, target: row.target.to_owned() };
-                let item = deliver::item(target, *policy, &which, &row.event)?;
+                let key = DeliveryKey::new(row.event_id, row.target, row.tenant);
+                let item = deliver::item(target, *policy, &which, key, &row.event)?;
                 self.shared.work.enqueue_as(tx, [(row.work_id, item)]).map_err(Error::from)?;
             }
             let target_context = row.target.to_owned();
             published.push(Published { publication_id, target_context, is_duplicate });
         }
-        self.shared.pass("publications.published")?;
+        self.shared.pass(Point::PublicationsPublished)?;
         Ok(published)
     }
 
@@ -164,6 +184,7 @@ impl Publisher {
             id: self.shared.ids.make(Kind::Publication).to_string(),
             event_id: &event.event_id,
             target: name,
+            tenant: tenants::column(event.tenant_id.as_deref()),
             source_context,
             event: public,
             work_id: self.shared.work.new_id(),
@@ -195,14 +216,6 @@ impl Publisher {
 
 /// What is published to where.
 type Publishing = (Publisher, Arc<PublicEvent>, String, Vec<String>);
-
-/// Declares a pool, unless somebody has: an operator's settings stay.
-async fn ensure_pool(work: &Work, pool: Pool) -> Result<()> {
-    match work.pool_status(pool.name()).await {
-        Err(mainstay_work::Error::UnknownPool(_)) => Ok(work.pool(pool).await?),
-        other => Ok(other.map(drop)?),
-    }
-}
 
 impl std::fmt::Debug for Publisher {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -2,11 +2,14 @@
 
 use super::event::PublicEvent;
 use super::listing;
+use super::target::DeliveryKey;
 use crate::attempts::{self, Attempt};
+use crate::tenants::{self, FIRST_TWO};
 use futures_util::future::try_join_all;
 use mainstay_core::failure::Failure;
 use mainstay_store::Column::{Int, Text};
 use mainstay_store::{Bulk, Hold, Result, Row, Tx, Value, params};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// A row that is to be written.
@@ -15,6 +18,8 @@ pub(super) struct New<'a> {
     /// The id of the source's event, by which the publication is known.
     pub(super) event_id: &'a str,
     pub(super) target: &'a str,
+    /// The tenant of the source's event; empty for none.
+    pub(super) tenant: &'a str,
     pub(super) source_context: &'a str,
     pub(super) event: PublicEvent,
     /// The item that will deliver it.
@@ -29,6 +34,8 @@ pub(super) struct Found {
     pub(super) id: String,
     pub(super) event_id: String,
     pub(super) target: String,
+    /// The key of its delivery.
+    pub(super) key: DeliveryKey,
     pub(super) source_context: String,
     pub(super) status: String,
     pub(super) work_id: Option<String>,
@@ -41,15 +48,16 @@ static INSERT: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::insert(
         "INSERT INTO mainstay_publications (id, event_id, target, source_context, event_type, correlation_id, status, \
          work_id, attempts_before, attempt_count, error, created_at, letter, failed_at, retry_count, is_translated, \
-         event, history) VALUES {rows} ON CONFLICT (event_id, target) DO NOTHING RETURNING id",
+         event, history, tenant, delivery_key) VALUES {rows} ON CONFLICT (event_id, target, tenant) DO NOTHING \
+         RETURNING id",
         &[
             Text, Text, Text, Text, Text, Text, Text, Text, Int, Int, Text, Int, Text, Int, Int, Int, Text,
-            Text,
+            Text, Text, Text,
         ],
     )
 });
-const FOUND: &str = "SELECT id, event_id, target, source_context, status, work_id, letter, is_translated, event \
-     FROM mainstay_publications";
+const FOUND: &str = "SELECT id, event_id, target, source_context, status, work_id, letter, is_translated, event, \
+     delivery_key FROM mainstay_publications";
 static FIND_ALL: LazyLock<Bulk> = LazyLock::new(|| Bulk::list(&format!("{FOUND} WHERE id IN ({{values}})")));
 static HOLD_ALL: LazyLock<Bulk> =
     LazyLock::new(|| Bulk::list(&format!("{FOUND} WHERE id IN ({{values}}) ORDER BY id")));
@@ -69,7 +77,13 @@ static FORGET_LETTERS: LazyLock<Bulk> = LazyLock::new(|| {
 static REMOVE: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::list("DELETE FROM mainstay_publications WHERE status <> 'delivered' AND id IN ({values})")
 });
-const ID: &str = "SELECT id FROM mainstay_publications WHERE event_id = $1 AND target = $2";
+/// The items that deliver publications.
+static WORK_IDS: LazyLock<Bulk> = LazyLock::new(|| {
+    Bulk::list("SELECT id, work_id FROM mainstay_publications WHERE work_id IS NOT NULL AND id IN ({values})")
+});
+const ID: &str = "SELECT id FROM mainstay_publications WHERE event_id = $1 AND target = $2 AND tenant = $3";
+const AMONG_TENANTS: &str =
+    "SELECT id, tenant FROM mainstay_publications WHERE event_id = $1 AND target = $2";
 static FAIL: LazyLock<String> = LazyLock::new(|| {
     let history = attempts::appended("history", "$6");
     format!(
@@ -99,7 +113,7 @@ const RETRY: &str = "UPDATE mainstay_publications SET status = 'pending', letter
 /// Writes rows, except where there is one for the event and the target already; the ids of those that were written.
 pub(super) async fn insert(tx: &Tx, rows: &[New<'_>]) -> Result<Vec<String>> {
     let now_ms = tx.now_ms().await?;
-    let mut values = Vec::with_capacity(rows.len() * 18);
+    let mut values = Vec::with_capacity(rows.len() * 20);
     for row in rows {
         let has_failed = row.error.is_some();
         let event = serde_json::to_string(&row.event).map_err(mainstay_store::Error::application)?;
@@ -129,6 +143,8 @@ pub(super) async fn insert(tx: &Tx, rows: &[New<'_>]) -> Result<Vec<String>> {
             Value::Int(i64::from(!has_failed)),
             Value::Text(event),
             Value::from(has_failed.then_some(history)),
+            Value::from(row.tenant),
+            Value::from(DeliveryKey::new(row.event_id, row.target, row.tenant).kept()),
         ]);
     }
     let written = INSERT.query(tx, &values).await?;
@@ -137,9 +153,26 @@ pub(super) async fn insert(tx: &Tx, rows: &[New<'_>]) -> Result<Vec<String>> {
     written.iter().map(|row| row.get(0)).collect()
 }
 
-/// The publication of an event to a target.
-pub(super) async fn id(tx: &Tx, event_id: &str, target: &str) -> Result<Option<String>> {
-    tx.query_optional(ID, params![event_id, target]).await?.map(|row| row.get(0)).transpose()
+/// The publication of an event to a target; of a tenant's event (of none if it is empty), or of the event that the id means
+/// among those of all tenants.
+pub(super) async fn id(
+    tx: &Tx,
+    event_id: &str,
+    target: &str,
+    tenant: Option<&str>,
+) -> Result<Option<String>> {
+    if let Some(tenant) = tenant {
+        return tx
+            .query_optional(ID, params![event_id, target, tenant])
+            .await?
+            .map(|row| row.get(0))
+            .transpose();
+    }
+    let rows = tx.query(&format!("{AMONG_TENANTS} {FIRST_TWO}"), params![event_id, target]).await?;
+    let rows =
+        rows.iter().map(|row| Ok((row.get(0)?, row.get(1)?))).collect::<Result<Vec<(String, String)>>>()?;
+    let chosen = tenants::chosen(rows, |(_, tenant)| tenant, "event id", event_id)?;
+    Ok(chosen.map(|(id, _)| id))
 }
 
 /// A publication by its id.
@@ -148,23 +181,35 @@ pub(super) async fn find(tx: &Tx, id: &str) -> Result<Option<Found>> {
     tx.query_optional(&sql, params![id]).await?.as_ref().map(found).transpose()
 }
 
+/// The items that deliver publications, by the ids of these.
+pub(super) async fn work_ids(tx: &Tx, ids: impl Iterator<Item = &String>) -> Result<HashMap<String, String>> {
+    let ids: Vec<Value> = ids.map(Value::from).collect();
+    WORK_IDS.query(tx, &ids).await?.iter().map(|row| Ok((row.get(0)?, row.get(1)?))).collect()
+}
+
 /// Publications by their ids, as many of them as there are.
 pub(super) async fn find_all(tx: &Tx, ids: &[String]) -> Result<Vec<Found>> {
     FIND_ALL.query(tx, &values(ids)).await?.iter().map(found).collect()
 }
 
-/// A publication, held until the transaction ends.
-pub(super) async fn hold(tx: &Tx, event_id: &str, target: &str) -> Result<Option<Found>> {
-    let sql = format!("{FOUND} WHERE event_id = $1 AND target = $2");
-    let rows = tx.query_holding(&sql, params![event_id, target], Hold::Alone).await?;
-    rows.first().map(found).transpose()
+/// A publication, held until the transaction ends; see [`id`].
+pub(super) async fn hold(
+    tx: &Tx,
+    event_id: &str,
+    target: &str,
+    tenant: Option<&str>,
+) -> Result<Option<Found>> {
+    let Some(id) = id(tx, event_id, target, tenant).await? else { return Ok(None) };
+    Ok(hold_all(tx, &[id]).await?.pop())
 }
 
 fn found(row: &Row) -> Result<Found> {
+    let (event_id, target): (String, String) = (row.get(1)?, row.get(2)?);
     Ok(Found {
         id: row.get(0)?,
-        event_id: row.get(1)?,
-        target: row.get(2)?,
+        key: DeliveryKey::read(row.get(9)?, &event_id, &target),
+        event_id,
+        target,
         source_context: row.get(3)?,
         status: row.get(4)?,
         work_id: row.get(5)?,

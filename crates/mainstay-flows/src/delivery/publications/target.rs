@@ -8,8 +8,10 @@ use crate::error::{Error, Result};
 use futures_util::future::BoxFuture;
 use mainstay_core::circuit::Circuit;
 use mainstay_core::failure::Failure;
+use mainstay_core::names::check_unreserved;
 use mainstay_core::trace::TraceContext;
 use mainstay_store::Tx;
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,7 +29,8 @@ pub struct Delivery {
     pub source_context: String,
     /// The context it goes to.
     pub target_context: String,
-    /// `pub:{eventId}:{target}`: the same for every attempt, so that a target can recognise repeats.
+    /// `pub:{eventId}:{target}`, or `pub@{tenant}:{eventId}:{target}` for the event of a tenant: the same for every attempt,
+    /// so that a target can recognise repeats.
     pub idempotency_key: String,
     /// Which attempt it is, from 1.
     pub attempt: u32,
@@ -174,8 +177,8 @@ impl Target {
     }
 
     /// The partition key of an event's delivery (decision C19).
-    pub(super) fn key(&self, event_id: &str) -> String {
-        if self.is_ordered { format!("pub:{}", self.name) } else { idempotency_key(event_id, &self.name) }
+    pub(super) fn key(&self, key: DeliveryKey) -> String {
+        if self.is_ordered { format!("pub:{}", self.name) } else { key.into_text() }
     }
 
     /// The event as this target sees it.
@@ -194,6 +197,7 @@ impl Target {
     }
 
     pub(super) fn check(&self) -> Result<()> {
+        check_unreserved("target", &self.name).map_err(mainstay_work::Error::from)?;
         name("target", &self.name)?;
         if let (Way::In(_), Some(_)) = (&self.way, &self.circuit) {
             let reason =
@@ -215,10 +219,44 @@ impl fmt::Debug for Target {
     }
 }
 
-/// What makes a delivery recognisable (decision C19).
-pub(super) fn idempotency_key(event_id: &str, target: &str) -> String {
-    format!("pub:{event_id}:{target}")
+/// The key of a delivery, for receivers and among items of work: `pub:{eventId}:{target}` (decision C19). For
+/// the event of a tenant it is `pub@{tenant}:{eventId}:{target}`, with `%` and `:` of the tenant percent-encoded, so that
+/// no two events have the same; where that is too long, `pub@{hash}:{target}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeliveryKey(String);
+
+impl DeliveryKey {
+    /// The key of an event of a tenant; of none if it is empty.
+    pub(super) fn new(event_id: &str, target: &str, tenant: &str) -> Self {
+        if tenant.is_empty() {
+            return Self(format!("pub:{event_id}:{target}"));
+        }
+        let tenant = tenant.replace('%', "%25").replace(':', "%3A");
+        let key = format!("pub@{tenant}:{event_id}:{target}");
+        if key.len() <= MAX_DELIVERY_KEY_BYTES {
+            return Self(key);
+        }
+        let hash: String = Sha256::digest(&key).iter().map(|byte| format!("{byte:02x}")).collect();
+        Self(format!("pub@{hash}:{target}"))
+    }
+
+    /// The key of a publication, of which only what is not usual is kept.
+    pub(super) fn read(kept: Option<String>, event_id: &str, target: &str) -> Self {
+        kept.map_or_else(|| Self::new(event_id, target, ""), Self)
+    }
+
+    /// The text that the row keeps.
+    pub(super) fn kept(&self) -> Option<&str> {
+        Some(&*self.0).filter(|key| key.starts_with("pub@"))
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.0
+    }
 }
+
+/// Longest key of a delivery: what an event without a tenant can have at the most.
+const MAX_DELIVERY_KEY_BYTES: usize = 326;
 
 /// Checks the name of a context.
 pub(super) fn name(field: &str, text: &str) -> Result<()> {
@@ -227,4 +265,28 @@ pub(super) fn name(field: &str, text: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(field, format!("must be 1 to {MAX_NAME_BYTES} letters, digits or . _ -")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_events_have_the_same_key() {
+        let long = "x".repeat(256);
+        let parts = ["a", "b", "a:b", "b:a", "@a", "a%3Ab", "%", "25", &long];
+        let mut keys = HashSet::new();
+        for tenant in parts.iter().chain(&[""]) {
+            for event_id in parts {
+                let key = DeliveryKey::new(event_id, "inventory", tenant);
+                assert!(key.0.len() <= MAX_DELIVERY_KEY_BYTES, "{}", key.0);
+                assert!(keys.insert(key.clone().into_text()), "{tenant} {event_id}");
+                let read = DeliveryKey::read(key.kept().map(str::to_owned), event_id, "inventory");
+                assert_eq!(read, key);
+            }
+        }
+        assert_eq!(DeliveryKey::new("evt-1", "inventory", "").into_text(), "pub:evt-1:inventory");
+        assert_eq!(DeliveryKey::new("evt-1", "inventory", "acme").into_text(), "pub@acme:evt-1:inventory");
+    }
 }

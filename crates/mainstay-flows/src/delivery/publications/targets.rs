@@ -1,18 +1,18 @@
 //! The targets of a program, before they are opened.
 
+use super::MAX_TARGETS_OF_PROGRAM;
 use super::deliver;
+use super::forward::Forwarding;
 use super::publisher::Shared;
 use super::target::Target;
 use super::upkeep::{self, Upkeep};
 use crate::error::{Error, Result};
+use crate::service::ServiceRef;
+use mainstay_core::circuit::Circuit;
 use mainstay_core::retry::RetryPolicy;
 use mainstay_work::Functions;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
-
-/// The opened publisher, for functions that were registered before: work is opened with its functions, and the publisher
-/// with its work.
-pub(super) type Slot = Arc<OnceLock<Weak<Shared>>>;
+use std::sync::Arc;
 
 /// How failed deliveries are tried again (item 164).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,13 +40,13 @@ pub struct Targets {
     pub(super) retry: Retry,
     pub(super) targets: Vec<Target>,
     pub(super) upkeep: Option<Upkeep>,
-    pub(super) slot: Slot,
+    pub(super) forwardings: Vec<Forwarding>,
 }
 
 impl Targets {
     /// None yet, and how failed deliveries are tried again.
     pub fn new(retry: Retry) -> Self {
-        Self { retry, targets: Vec::new(), upkeep: None, slot: Slot::default() }
+        Self { retry, targets: Vec::new(), upkeep: None, forwardings: Vec::new() }
     }
 
     /// None at all, for a program that publishes nothing.
@@ -65,20 +65,50 @@ impl Targets {
         Self { upkeep: Some(upkeep), ..self }
     }
 
-    /// Adds what delivering is as work. Call it before the work is opened.
-    pub fn functions(&self, functions: Functions) -> Functions {
+    /// Publishes every event of these types to targets by a projection of this name, each exactly once: its checkpoint and the
+    /// publications are one transaction. Events whose data were erased are skipped. The projection is one of
+    /// [`Publisher::forwardings`](super::Publisher::forwardings).
+    pub fn forward(
+        mut self,
+        name: impl Into<String>,
+        event_types: &[&str],
+        source_context: impl Into<String>,
+        targets: &[&str],
+    ) -> Self {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let (event_types, targets) = (owned(event_types), owned(targets));
+        let (name, source_context) = (name.into(), source_context.into());
+        self.forwardings.push(Forwarding { name, event_types, source_context, targets });
+        self
+    }
+
+    /// Puts a circuit before the target of this name: while the circuit is open, publications wait and spend no attempts.
+    pub fn behind(mut self, target: &str, circuit: Arc<dyn Circuit>) -> Result<Self> {
+        let found = self.targets.iter_mut().find(|one| one.name == target);
+        let found =
+            found.ok_or_else(|| Error::invalid("circuit", format!("there is no target {target:?}")))?;
+        found.circuit = Some(circuit);
+        Ok(self)
+    }
+
+    /// The functions that deliver.
+    pub(super) fn functions(&self, service: &ServiceRef<Shared>) -> Functions {
         if self.targets.is_empty() {
-            return functions;
+            return Functions::new();
         }
-        let functions = deliver::functions(functions, &self.targets, &self.slot);
+        let functions = deliver::functions(Functions::new(), &self.targets, service);
         match &self.upkeep {
-            Some(_) => upkeep::functions(functions, &self.slot),
+            Some(_) => upkeep::functions(functions, service),
             None => functions,
         }
     }
 
     /// The targets by name, each with its retry policy, if they can be taken.
     pub(super) fn checked(&self) -> Result<BTreeMap<String, Arc<(Target, RetryPolicy)>>> {
+        if self.targets.len() > MAX_TARGETS_OF_PROGRAM {
+            let reason = format!("a program has at most {MAX_TARGETS_OF_PROGRAM} of them");
+            return Err(Error::invalid("targets", reason));
+        }
         let mut checked = BTreeMap::new();
         for target in &self.targets {
             target.check()?;
@@ -89,11 +119,4 @@ impl Targets {
         }
         Ok(checked)
     }
-}
-
-/// The opened publisher behind a slot.
-pub(super) fn opened(slot: &Slot) -> mainstay_store::Result<Arc<Shared>> {
-    let shared = slot.get().and_then(Weak::upgrade);
-    // Another node, or this one in a moment, has it.
-    shared.ok_or_else(|| mainstay_store::Error::Unavailable("publications are not open here".to_owned()))
 }

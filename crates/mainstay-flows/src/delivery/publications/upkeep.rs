@@ -1,10 +1,11 @@
 //! What is done about publications by itself (item 174): letters are tried again and ignored, old rows forgotten.
 
 use super::letters::{LetterFilter, LetterStatus};
-use super::publisher::Publisher;
-use super::targets::{Retry, Slot, Targets, opened};
+use super::publisher::{Publisher, Shared};
+use super::targets::{Retry, Targets};
 use super::{MAX_PAGE, POOL};
 use crate::error::{Error, Result};
+use crate::service::ServiceRef;
 use mainstay_core::failure::Failure;
 use mainstay_store::{Tx, params};
 use mainstay_work::{Call, Cron, Functions, Pool, Schedule, Work};
@@ -102,15 +103,15 @@ impl Publisher {
 }
 
 /// Adds the function.
-pub(super) fn functions(functions: Functions, slot: &Slot) -> Functions {
-    let slot = slot.clone();
-    functions.action(UPKEEP, move |_: Call, _: Value| {
-        let slot = slot.clone();
+pub(super) fn functions(functions: Functions, service: &ServiceRef<Shared>) -> Functions {
+    let service = service.clone();
+    functions.platform_action(UPKEEP, move |_: Call, _: Value| {
+        let service = service.clone();
         async move {
             let failed = |error: Error| Failure::retryable(error.to_string());
-            let shared = opened(&slot).map_err(|error| failed(error.into()))?;
+            let shared = service.get().map_err(|error| failed(error.into()))?;
             let Some(upkeep) = shared.upkeep.clone() else { return Ok(Tended::default()) };
-            Publisher { shared }.tend(&upkeep).await.map_err(failed)
+            Publisher { shared, tenant: None }.tend(&upkeep).await.map_err(failed)
         }
     })
 }
@@ -124,14 +125,11 @@ pub(super) async fn schedule(work: &Work, targets: &Targets) -> Result<()> {
     if let Some(retry) = upkeep.retry {
         retry.policy()?;
     }
-    // The pool may be that of single targets only.
-    if let Err(mainstay_work::Error::UnknownPool(_)) = work.pool_status(POOL).await {
-        let pool = Pool::platform().into_iter().find(|pool| pool.name() == POOL);
-        work.pool(pool.unwrap_or_else(|| Pool::new(POOL))).await?;
-    }
+    // Targets with pools of their own do not declare this one.
+    work.ensure_pool(Pool::platform_pool(POOL)).await?;
     let every_ms = u64::try_from(upkeep.every.as_millis()).unwrap_or(u64::MAX);
     let every =
         Schedule::interval(every_ms, 0).map_err(|error| Error::invalid("every", error.to_string()))?;
     let cron = Cron::new(UPKEEP, every, POOL, UPKEEP, &Value::Null)?.key(UPKEEP);
-    Ok(work.cron(cron).await?)
+    Ok(work.platform_cron(cron).await?)
 }

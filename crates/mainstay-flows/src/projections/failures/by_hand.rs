@@ -23,19 +23,20 @@ impl Projections {
     /// `retry_run_id` to tell the end of.
     pub async fn prepare_letter(&self, projection: &str, event_id: &str) -> Result<Letter> {
         type Taking = (Work, String, String, String);
-        let prepare = async |tx: Tx, (work, projection, event_id, run_id): Taking| {
-            let letter = hold_pending(&tx, &projection, &event_id).await?;
-            take_over(&tx, &work, &[letter]).await?;
-            tx.execute(&current(RUN_AGAIN), params![&projection, &event_id, run_id]).await?;
-            listing::list(&tx, &projection, &event_id).await
+        let prepare = async |tx: Tx, (work, projection, key, run_id): Taking| {
+            let letter = hold_pending(&tx, &projection, &key).await?;
+            take_over(&tx, &work, std::iter::once(&letter)).await?;
+            tx.execute(&current(RUN_AGAIN), params![&projection, &key, run_id]).await?;
+            listing::list(&tx, &projection, &key).await
         };
         let name = self.shared.find(projection)?.name.clone();
+        let key = self.key_of(&name, event_id).await?;
         let run_id = format!("retry_{}", self.shared.ids.uuid());
         self.shared
             .store
-            .transact_with((self.shared.work.clone(), name, event_id.to_owned(), run_id), prepare)
+            .transact_with((self.shared.work.clone(), name, key.clone(), run_id), prepare)
             .await?;
-        self.letter(projection, event_id).await
+        self.letter_of(projection, &key).await
     }
 
     /// Says how seeing to a letter has ended: it is resolved, or pending again with the reason. False, and nothing is

@@ -1,14 +1,15 @@
 //! Dead letters of projections (items 214 to 221).
 
-use super::listing;
-use super::many::{Which, take_over};
+use super::many::{self, IGNORE, Which, take_over};
 use super::payload;
 use super::poison::CURRENT;
 use super::retry::{Again, REAPPLY, RETRIED};
-use crate::attempts::{self, Attempt};
+use super::{key, listing};
 use crate::error::{Error, Result};
 use crate::projections::MAX_PAGE;
 use crate::projections::opened::{Projections, Shared};
+use mainstay_core::failpoints::Point;
+use mainstay_core::names::check_unreserved;
 use mainstay_core::retry::RetryPolicy;
 use mainstay_core::trace::TraceContext;
 use mainstay_store::{Hold, Row, Tx, params};
@@ -61,6 +62,12 @@ impl LetterStatus {
 pub struct Letter {
     /// The event.
     pub event_id: String,
+    /// The tenant of the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
+    /// The key of its row.
+    #[serde(skip)]
+    pub(super) key: String,
     /// The projection.
     pub projection_name: String,
     /// The event's position.
@@ -130,16 +137,10 @@ pub(super) const COLUMNS: &str = "event_id, projection, position, event_type, co
      retry_started_at, retry_run_id, last_retry_at, retry_count, last_error, resolved_at, trace";
 /// What is a letter, of the generation that readers see.
 pub(super) const LETTERS: &str = "is_poison = 0 AND status <> 'failing'";
-/// A letter of the generation that is filled beside is another one, and not for anybody to see yet.
-pub(super) const RETRY: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', retry_started_at = mainstay_now(), \
-     retry_run_id = $3, retry_count = retry_count + 1 \
-     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = $4 AND {current}";
 pub(super) const RUN_AGAIN: &str = "UPDATE mainstay_projection_failures SET status = 'retrying', \
      retry_started_at = mainstay_now(), last_retry_at = mainstay_now(), retry_run_id = $3, \
      retry_count = retry_count + 1 WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' \
      AND {current}";
-pub(super) const IGNORE: &str = "UPDATE mainstay_projection_failures SET status = 'ignored' \
-     WHERE projection = $1 AND event_id = $2 AND is_poison = 0 AND status = 'pending' AND {current}";
 const STATS: &str = "SELECT projection, status, count(*), min(failed_at) FROM mainstay_projection_failures";
 const OLD: &str = "SELECT projection, position, generation, event_id FROM mainstay_projection_failures \
      WHERE status = 'resolved' AND is_poison = 0 AND resolved_at < mainstay_now() - $1 \
@@ -155,8 +156,11 @@ pub(super) fn current(sql: &str) -> String {
 }
 
 pub(super) fn letter(row: &Row) -> mainstay_store::Result<Letter> {
+    let key: String = row.get(0)?;
+    let (event_id, tenant) = key::split(&key);
     Ok(Letter {
-        event_id: row.get(0)?,
+        event_id: event_id.to_owned(),
+        tenant_id: tenant.map(str::to_owned),
         projection_name: row.get(1)?,
         position: row.get(2)?,
         event_type: row.get(3)?,
@@ -172,6 +176,7 @@ pub(super) fn letter(row: &Row) -> mainstay_store::Result<Letter> {
         resolved_at: row.get(13)?,
         trace_context: row.get::<Option<&str>>(14)?.and_then(|text| serde_json::from_str(text).ok()),
         payload: None,
+        key,
     })
 }
 
@@ -197,26 +202,22 @@ async fn page(tx: &Tx, filter: &LetterFilter, limit: usize) -> mainstay_store::R
 }
 
 /// A letter, held until the transaction ends.
-async fn hold(tx: &Tx, projection: &str, event_id: &str) -> mainstay_store::Result<Letter> {
+async fn hold(tx: &Tx, projection: &str, key: &str) -> mainstay_store::Result<Letter> {
     let sql = format!(
         "SELECT {COLUMNS} FROM mainstay_projection_failures \
          WHERE projection = $1 AND event_id = $2 AND {LETTERS} AND {CURRENT}"
     );
-    let rows = tx.query_holding(&sql, params![projection, event_id], Hold::Alone).await?;
-    letter(rows.first().ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))?)
+    let rows = tx.query_holding(&sql, params![projection, key], Hold::Alone).await?;
+    letter(rows.first().ok_or_else(|| Error::LetterNotFound(key::split(key).0.to_owned()))?)
 }
 
 /// A letter that nobody has dealt with.
-pub(super) async fn hold_pending(
-    tx: &Tx,
-    projection: &str,
-    event_id: &str,
-) -> mainstay_store::Result<Letter> {
-    let letter = hold(tx, projection, event_id).await?;
+pub(super) async fn hold_pending(tx: &Tx, projection: &str, key: &str) -> mainstay_store::Result<Letter> {
+    let letter = hold(tx, projection, key).await?;
     match letter.status {
         LetterStatus::Pending => Ok(letter),
         other => {
-            let (event_id, status) = (event_id.to_owned(), other.as_str());
+            let (event_id, status) = (letter.event_id, other.as_str());
             Err(Error::LetterNotPending { event_id, status }.into())
         }
     }
@@ -238,32 +239,25 @@ impl Projections {
 
     /// One letter.
     pub async fn letter(&self, projection: &str, event_id: &str) -> Result<Letter> {
-        let read = async |tx: Tx, (projection, event_id): (String, String)| {
+        let name = &self.shared.find(projection)?.name;
+        self.letter_of(name, &self.key_of(name, event_id).await?).await
+    }
+
+    /// The letter of a key.
+    pub(crate) async fn letter_of(&self, projection: &str, key: &str) -> Result<Letter> {
+        let read = async |tx: Tx, (projection, key): (String, String)| {
             let sql = format!(
                 "SELECT {COLUMNS} FROM mainstay_projection_failures \
                  WHERE projection = $1 AND event_id = $2 AND {LETTERS} AND {CURRENT}"
             );
-            tx.query_optional(&sql, params![projection, event_id]).await?.as_ref().map(letter).transpose()
+            tx.query_optional(&sql, params![projection, key]).await?.as_ref().map(letter).transpose()
         };
-        let context = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
+        let context = (self.shared.find(projection)?.name.clone(), key.to_owned());
         let found = self.shared.store.read_with(context, read).await?;
-        let mut found = [found.ok_or_else(|| Error::LetterNotFound(event_id.to_owned()))?];
+        let mut found = [found.ok_or_else(|| Error::LetterNotFound(key::split(key).0.to_owned()))?];
         payload::fill(&self.shared.log, &mut found).await?;
         let [letter] = found;
         Ok(letter)
-    }
-
-    /// What has failed so far of a letter, the newest last.
-    pub(crate) async fn attempts_of(&self, projection: &str, event_id: &str) -> Result<Vec<Attempt>> {
-        let read = async |tx: Tx, (projection, event_id): (String, String)| {
-            let sql = format!(
-                "SELECT history FROM mainstay_projection_failures \
-                 WHERE projection = $1 AND event_id = $2 AND {LETTERS} AND {CURRENT}"
-            );
-            let row = tx.query_optional(&sql, params![projection, event_id]).await?;
-            row.map_or(Ok(Vec::new()), |row| Ok(attempts::read(row.get(0)?)))
-        };
-        Ok(self.shared.store.read_with((projection.to_owned(), event_id.to_owned()), read).await?)
     }
 
     /// How many letters there are.
@@ -290,12 +284,15 @@ impl Projections {
     pub async fn retry_letter(&self, projection: &str, event_id: &str) -> Result<String> {
         let retry = async |tx: Tx, (projections, which): (Self, Which)| {
             hold_pending(&tx, &which.0, &which.1).await?;
-            let retried = projections.retry_letters_in(&tx, std::slice::from_ref(&which), false).await?.pop();
-            let (_, retried) = retried.ok_or(Error::LetterNotFound(which.1))?;
+            let retried = projections.retry_in(&tx, many::LETTERS, std::slice::from_ref(&which), false);
+            let retried = retried.await?.pop();
+            let lost = || Error::LetterNotFound(key::split(&which.1).0.to_owned());
+            let (_, retried) = retried.ok_or_else(lost)?;
             Ok(retried?)
         };
-        let which = (self.shared.find(projection)?.name.clone(), event_id.to_owned());
-        Ok(self.shared.store.transact_with((self.clone(), which), retry).await?)
+        let name = self.shared.find(projection)?.name.clone();
+        let key = self.key_of(&name, event_id).await?;
+        Ok(self.shared.store.transact_with((self.clone(), (name, key)), retry).await?)
     }
 
     /// Tries the oldest pending letters of a projection again, 100 unless said otherwise; how many.
@@ -325,9 +322,9 @@ impl Projections {
         let letters = self.bare_letters(filter, limit.unwrap_or(USUAL_LIMIT)).await?;
         // One of another program's projections is left to it.
         let own = letters.into_iter().filter(|letter| self.shared.find(&letter.projection_name).is_ok());
-        let which: Vec<Which> = own.map(|letter| (letter.projection_name, letter.event_id)).collect();
+        let which: Vec<Which> = own.map(|letter| (letter.projection_name, letter.key)).collect();
         let retry = async |tx: Tx, (projections, which): (Self, Vec<Which>)| {
-            let retried = projections.retry_letters_in(&tx, &which, true).await?;
+            let retried = projections.retry_in(&tx, many::LETTERS, &which, true).await?;
             Ok(retried.iter().filter(|(_, retried)| retried.is_ok()).count())
         };
         Ok(self.shared.store.transact_with((self.clone(), which), retry).await?)
@@ -336,39 +333,50 @@ impl Projections {
     /// Tries a letter again through the retrier: by an action of the application's that calls somebody else and sees to
     /// the event itself, or by applying the event; the id of the run.
     pub async fn run_letter(&self, projection: &str, event_id: &str, action: Option<&str>) -> Result<String> {
-        let run = async |tx: Tx, (shared, again, action): (Arc<Shared>, Again, String)| {
-            let letter = hold_pending(&tx, &again.projection, &again.event_id).await?;
-            take_over(&tx, &shared.work, std::slice::from_ref(&letter)).await?;
+        type Running = (Arc<Shared>, String, String, Option<String>);
+        let run = async |tx: Tx, (shared, projection, key, action): Running| {
+            let letter = hold_pending(&tx, &projection, &key).await?;
+            take_over(&tx, &shared.work, std::iter::once(&letter)).await?;
+            let Letter { event_id, tenant_id, trace_context, .. } = letter;
+            let again = Again { projection, event_id, tenant_id };
             let (attempts, wait_ms, base) = RUN;
             let policy = RetryPolicy::new(attempts, wait_ms, base, RetryPolicy::default().max_backoff_ms());
             let policy = policy.map_err(|error| Error::invalid("retry", error.to_string()))?;
-            let item = NewWork::new(RETRIER_POOL, action, &again).map_err(Error::from)?;
-            let mut item = item.retry(policy).on_complete(RETRIED, &again).map_err(Error::from)?.unlisted();
-            if let Some(trace) = letter.trace_context {
+            let item = match action {
+                Some(action) => NewWork::new(RETRIER_POOL, action, &again),
+                None => NewWork::platform(RETRIER_POOL, REAPPLY, &again),
+            };
+            let item = item.and_then(|item| item.tell_platform(RETRIED).context(&again));
+            let mut item = item.map_err(Error::from)?.retry(policy).unlisted();
+            if let Some(trace) = trace_context {
                 item = item.trace(trace);
             }
             let receipt = shared.work.enqueue_in(&tx, [item]).map_err(Error::from)?;
             let run_id = receipt.work_ids()[0].clone();
-            tx.execute(&current(RUN_AGAIN), params![&again.projection, &again.event_id, &run_id]).await?;
-            listing::list(&tx, &again.projection, &again.event_id).await?;
+            tx.execute(&current(RUN_AGAIN), params![&again.projection, &key, &run_id]).await?;
+            listing::list(&tx, &again.projection, &key).await?;
             Ok(run_id)
         };
+        if let Some(action) = action {
+            check_unreserved("action", action).map_err(mainstay_work::Error::from)?;
+        }
         let name = self.shared.find(projection)?.name.clone();
-        let again = Again { projection: name, event_id: event_id.to_owned() };
-        let context = (self.shared.clone(), again, action.unwrap_or(REAPPLY).to_owned());
+        let key = self.key_of(&name, event_id).await?;
+        let context = (self.shared.clone(), name, key, action.map(str::to_owned));
         Ok(self.shared.store.transact_with(context, run).await?)
     }
 
     /// Leaves a letter for good.
     pub async fn ignore_letter(&self, projection: &str, event_id: &str) -> Result<()> {
-        let ignore = async |tx: Tx, (work, projection, event_id): (Work, String, String)| {
-            let letter = hold_pending(&tx, &projection, &event_id).await?;
-            take_over(&tx, &work, &[letter]).await?;
-            tx.execute(&current(IGNORE), params![&projection, &event_id]).await?;
-            listing::list(&tx, &projection, &event_id).await
+        let ignore = async |tx: Tx, (work, projection, key): (Work, String, String)| {
+            let letter = hold_pending(&tx, &projection, &key).await?;
+            take_over(&tx, &work, std::iter::once(&letter)).await?;
+            tx.execute(&current(IGNORE), params![&projection, &key]).await?;
+            listing::list(&tx, &projection, &key).await
         };
         let name = self.shared.find(projection)?.name.clone();
-        let context = (self.shared.work.clone(), name, event_id.to_owned());
+        let key = self.key_of(&name, event_id).await?;
+        let context = (self.shared.work.clone(), name, key);
         Ok(self.shared.store.transact_with(context, ignore).await?)
     }
 
@@ -377,8 +385,8 @@ impl Projections {
         let ignore = async |tx: Tx, (projections, filter, limit): (Self, LetterFilter, usize)| {
             let letters = page(&tx, &filter, limit).await?;
             let which: Vec<Which> =
-                letters.into_iter().map(|letter| (letter.projection_name, letter.event_id)).collect();
-            projections.ignore_letters_in(&tx, &which).await.map(|ignored| ignored.len())
+                letters.into_iter().map(|letter| (letter.projection_name, letter.key)).collect();
+            projections.ignore_in(&tx, many::LETTERS, &which).await.map(|ignored| ignored.len())
         };
         let projection = Some(self.shared.find(projection)?.name.clone());
         let filter =
@@ -417,7 +425,7 @@ async fn purge_some(
         tx.execute(PURGE, params![projection, event_id, row.get::<i64>(2)?]).await?;
         listing::list(&tx, projection, event_id).await?;
     }
-    shared.store.failpoints().hit("projections.purged")?;
+    shared.store.failpoints().hit(Point::ProjectionsPurged)?;
     let last = old.last().map(|row| Ok::<_, mainstay_store::Error>((row.get(0)?, row.get(1)?, row.get(2)?)));
     Ok((old.len(), last.transpose()?))
 }

@@ -5,17 +5,20 @@
 //! tried again or left for good.
 //!
 //! - `record`: the table, and what a failure leads to
+//! - `key`: the key of an event's rows
 //! - `poison`: quarantined events
 //! - `letters`: dead letters of projections
-//! - `listing`: their rows in the inbox
+//! - `listing`: rows of both in the inbox
 //! - `many`: what is done about many of them at once
 //! - `count`: how much of both lies aside
 //! - `payload`: what their events say
 //! - `by_hand`: seeing to a letter outside of Mainstay
 //! - `retry`: trying one event again, as work
+//! - `source`: failed events as dead letters
 
 mod by_hand;
 mod count;
+mod key;
 mod letters;
 mod listing;
 mod many;
@@ -23,6 +26,7 @@ mod payload;
 mod poison;
 mod record;
 pub(crate) mod retry;
+mod source;
 
 pub use count::Aside;
 pub use letters::{Letter, LetterFilter, LetterStats, LetterStatus};

@@ -13,7 +13,7 @@ pub const MAX_PAYLOADS_BYTES: usize = 8 << 20;
 pub(super) async fn fill(log: &Log, letters: &mut [Letter]) -> Result<()> {
     let mut room = MAX_PAYLOADS_BYTES;
     for letter in letters {
-        let Some(payload) = of(log, letter).await? else { continue };
+        let Some(payload) = of(log, letter.position, &letter.event_id).await? else { continue };
         match room.checked_sub(payload.get().len()) {
             Some(left) => room = left,
             None => return Ok(()),
@@ -23,15 +23,15 @@ pub(super) async fn fill(log: &Log, letters: &mut [Letter]) -> Result<()> {
     Ok(())
 }
 
-/// Nothing if it was erased or is damaged: a letter is no worse to deal with then.
-async fn of(log: &Log, letter: &Letter) -> Result<Option<Box<RawValue>>> {
-    let one = Selection::all().after(letter.position.saturating_sub(1)).until(letter.position);
+/// The payload of an event. Nothing if it was erased or is damaged: a letter is no worse to deal with then.
+pub(super) async fn of(log: &Log, position: u64, event_id: &str) -> Result<Option<Box<RawValue>>> {
+    let one = Selection::all().after(position.saturating_sub(1)).until(position);
     let page = match log.read(&one, 1).await.map_err(Error::from) {
         Ok(page) => page,
         Err(error) if error.is_retryable() => return Err(error),
         Err(_) => return Ok(None),
     };
-    let event = page.events.first().filter(|event| event.id() == letter.event_id);
+    let event = page.events.first().filter(|event| event.id() == event_id);
     let data = event.and_then(|event| event.data());
     Ok(data.and_then(|data| RawValue::from_string(data.to_owned()).ok()))
 }

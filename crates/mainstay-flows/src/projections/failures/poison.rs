@@ -1,13 +1,15 @@
 //! Quarantined events (items 185 to 191).
 
-use super::retry;
+use super::key;
+use super::many::{QUARANTINE, Which};
+use super::payload;
 use crate::error::{Error, Result};
 use crate::projections::MAX_PAGE;
-use crate::projections::definition::Projection;
-use crate::projections::opened::{Projections, Shared};
+use crate::projections::opened::Projections;
 use mainstay_events::Append;
 use mainstay_store::{Hold, Row, Tx, params};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -83,6 +85,9 @@ pub enum PoisonStatus {
 pub struct PoisonEvent {
     /// The event.
     pub event_id: String,
+    /// The tenant of the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
     /// The projection.
     pub projection_name: String,
     /// The event's position.
@@ -97,6 +102,17 @@ pub struct PoisonEvent {
     pub error: String,
     /// When.
     pub failed_at: i64,
+}
+
+/// A quarantined event, as the inbox of dead letters shows it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct QuarantinedEvent {
+    #[serde(flatten)]
+    event: PoisonEvent,
+    correlation_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<Box<RawValue>>,
 }
 
 /// How many events are quarantined.
@@ -115,12 +131,12 @@ pub(super) const CURRENT: &str =
     "generation = (SELECT p.generation FROM mainstay_projections p WHERE p.name = projection)";
 const COUNT: &str =
     "SELECT projection, count(*) FROM mainstay_projection_failures WHERE status = 'quarantined'";
-const SET: &str = "UPDATE mainstay_projection_failures SET status = $3, attempts = $4, retry_run_id = $5 \
-     WHERE projection = $1 AND event_id = $2 AND is_poison = 1";
 
 fn poison_event(row: &Row) -> mainstay_store::Result<PoisonEvent> {
+    let (event_id, tenant) = key::split(row.get(0)?);
     Ok(PoisonEvent {
-        event_id: row.get(0)?,
+        event_id: event_id.to_owned(),
+        tenant_id: tenant.map(str::to_owned),
         projection_name: row.get(1)?,
         position: row.get(2)?,
         event_type: row.get(3)?,
@@ -136,15 +152,18 @@ fn poison_event(row: &Row) -> mainstay_store::Result<PoisonEvent> {
     })
 }
 
+fn not_quarantined(projection: &str, event_id: &str) -> Error {
+    Error::NotQuarantined { projection: projection.to_owned(), event_id: event_id.to_owned() }
+}
+
 /// A quarantined event, held until the transaction ends.
-async fn hold(tx: &Tx, projection: &str, event_id: &str) -> mainstay_store::Result<PoisonEvent> {
+async fn hold(tx: &Tx, projection: &str, key: &str) -> mainstay_store::Result<PoisonEvent> {
     let sql = format!(
         "SELECT {COLUMNS} FROM mainstay_projection_failures \
          WHERE projection = $1 AND event_id = $2 AND is_poison = 1 AND status = 'quarantined' AND {CURRENT}"
     );
-    let rows = tx.query_holding(&sql, params![projection, event_id], Hold::Alone).await?;
-    let missing =
-        || Error::NotQuarantined { projection: projection.to_owned(), event_id: event_id.to_owned() };
+    let rows = tx.query_holding(&sql, params![projection, key], Hold::Alone).await?;
+    let missing = || not_quarantined(projection, key::split(key).0);
     poison_event(rows.first().ok_or_else(missing)?)
 }
 
@@ -155,18 +174,42 @@ impl Projections {
         Ok(found.is_some_and(|event| event.status == PoisonStatus::Quarantined))
     }
 
+    /// The quarantined event of a key; none once it is resolved, or if another program has the projection.
+    pub(crate) async fn quarantined_at(
+        &self,
+        projection: &str,
+        key: &str,
+    ) -> Result<Option<QuarantinedEvent>> {
+        let read = async |tx: Tx, (name, key): (String, String)| {
+            let sql = format!(
+                "SELECT {COLUMNS}, correlation_id FROM mainstay_projection_failures \
+                 WHERE projection = $1 AND event_id = $2 AND is_poison = 1 AND status <> 'failing' AND {CURRENT}"
+            );
+            let Some(row) = tx.query_optional(&sql, params![name, key]).await? else { return Ok(None) };
+            let correlation_id = row.get(8)?;
+            Ok(Some(QuarantinedEvent { event: poison_event(&row)?, correlation_id, payload: None }))
+        };
+        let context = (projection.to_owned(), key.to_owned());
+        let mut found = self.shared.store.read_with(context, read).await?;
+        if let Some(found) = &mut found {
+            found.payload =
+                payload::of(&self.shared.log, found.event.position, &found.event.event_id).await?;
+        }
+        Ok(found)
+    }
+
     /// What is known of an event that a projection has failed for.
     pub async fn poison_event(&self, projection: &str, event_id: &str) -> Result<Option<PoisonEvent>> {
         let projection = self.shared.find(projection)?;
-        let read = async |tx: Tx, (name, event_id): (String, String)| {
+        let read = async |tx: Tx, (name, key): (String, String)| {
             let sql = format!(
                 "SELECT {COLUMNS} FROM mainstay_projection_failures \
                  WHERE projection = $1 AND event_id = $2 AND is_poison = 1 AND {CURRENT}"
             );
-            let row = tx.query_optional(&sql, params![name, event_id]).await?;
+            let row = tx.query_optional(&sql, params![name, key]).await?;
             row.as_ref().map(poison_event).transpose()
         };
-        let context = (projection.name.clone(), event_id.to_owned());
+        let context = (projection.name.clone(), self.key_of(&projection.name, event_id).await?);
         Ok(self.shared.store.read_with(context, read).await?)
     }
 
@@ -228,19 +271,16 @@ impl Projections {
 
     /// Lets an event out of quarantine: it is tried again, from no attempts, as an item of work whose id is returned.
     pub async fn unquarantine(&self, projection: &str, event_id: &str) -> Result<String> {
-        let event = self.shared.event(event_id).await?;
-        let release = async |tx: Tx, (shared, projection, event): Releasing| {
-            hold(&tx, &projection.name, event.id()).await?;
-            let item = retry::item(&projection, &event)?;
-            let receipt = shared.work.enqueue_in(&tx, [item]).map_err(Error::from)?;
-            let work_id = receipt.work_ids()[0].clone();
-            let params = params![&projection.name, event.id(), "replayed", 0, &work_id];
-            // In a generation that is filled beside it stays aside, and is known to be.
-            tx.execute(&format!("{SET} AND {CURRENT}"), params).await?;
-            Ok(work_id)
+        let release = async |tx: Tx, (projections, which): (Self, Which)| {
+            hold(&tx, &which.0, &which.1).await?;
+            let retried = projections.retry_in(&tx, QUARANTINE, std::slice::from_ref(&which), false);
+            let (_, retried) =
+                retried.await?.pop().ok_or_else(|| not_quarantined(&which.0, key::split(&which.1).0))?;
+            Ok(retried?)
         };
-        let context = (self.shared.clone(), self.shared.find(projection)?, Arc::new(event));
-        Ok(self.shared.store.transact_with(context, release).await?)
+        let name = self.shared.find(projection)?.name.clone();
+        let key = self.key_of(&name, event_id).await?;
+        Ok(self.shared.store.transact_with((self.clone(), (name, key)), release).await?)
     }
 
     /// Leaves a quarantined event for good: it stays out of the read model, also when that is rebuilt.
@@ -255,19 +295,18 @@ impl Projections {
 
     async fn dismiss(&self, projection: &str, event_id: &str, append: Option<Append>) -> Result<()> {
         let projection = self.shared.find(projection)?;
-        let dismiss = async |tx: Tx, (shared, name, event_id, append): Dismissing| {
-            let found = hold(&tx, &name, &event_id).await?;
-            let params = params![name, event_id, "ignored", found.attempts, None::<&str>];
-            tx.execute(SET, params).await?;
+        let dismiss = async |tx: Tx, (projections, which, append): Dismissing| {
+            hold(&tx, &which.0, &which.1).await?;
+            projections.ignore_in(&tx, QUARANTINE, std::slice::from_ref(&which)).await?;
             if let Some(append) = append {
-                shared.log.append_in(&tx, append).map_err(Error::from)?;
+                projections.shared.log.append_in(&tx, append).map_err(Error::from)?;
             }
             Ok(())
         };
-        let context = (self.shared.clone(), projection.name.clone(), event_id.to_owned(), append);
+        let key = self.key_of(&projection.name, event_id).await?;
+        let context = (self.clone(), (projection.name.clone(), key), append);
         Ok(self.shared.store.transact_with(context, dismiss).await?)
     }
 }
 
-type Releasing = (Arc<Shared>, Arc<Projection>, Arc<mainstay_events::Event>);
-type Dismissing = (Arc<Shared>, String, String, Option<Append>);
+type Dismissing = (Projections, Which, Option<Append>);

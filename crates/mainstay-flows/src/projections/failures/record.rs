@@ -12,8 +12,8 @@
 //!
 //! Whoever writes a row holds a lane of the projection, or the row.
 
-use super::listing;
 use super::poison::CURRENT;
+use super::{key, listing};
 use crate::attempts::{self, Attempt};
 use crate::projections::definition::Projection;
 use mainstay_core::failure::Failure;
@@ -26,7 +26,8 @@ use std::sync::LazyLock;
 /// An event that has failed before.
 #[derive(Debug)]
 pub(crate) struct Noted {
-    pub(crate) event_id: String,
+    key: String,
+    pub(crate) position: u64,
     pub(crate) generation: i64,
     is_poison: bool,
     status: String,
@@ -34,14 +35,14 @@ pub(crate) struct Noted {
     pub(crate) is_aside: bool,
 }
 
-const BETWEEN: &str = "SELECT event_id, generation, is_poison, status FROM mainstay_projection_failures \
+const BETWEEN: &str = "SELECT event_id, generation, is_poison, status, position FROM mainstay_projection_failures \
      WHERE projection = $1 AND position >= $2 AND position <= $3";
 const FORGET: &str = "DELETE FROM mainstay_projection_failures \
      WHERE projection = $1 AND event_id = $2 AND generation = $3";
 pub(crate) const RESOLVE: &str = "UPDATE mainstay_projection_failures SET status = 'resolved', attempts = 0, \
      resolved_at = mainstay_now() WHERE projection = $1 AND event_id = $2 AND generation = $3";
-const ATTEMPTS: &str = "SELECT attempts, status FROM mainstay_projection_failures \
-     WHERE projection = $1 AND event_id = $2 AND generation = $3";
+const ATTEMPTS: &str = "SELECT attempts, status, event_id, generation, is_poison FROM mainstay_projection_failures \
+     WHERE projection = $1 AND position = $2";
 static RECORD: LazyLock<String> = LazyLock::new(|| {
     let history = attempts::appended("mainstay_projection_failures.history", "excluded.history");
     format!(
@@ -62,7 +63,7 @@ const LEAVE_OUT: &str = "INSERT INTO mainstay_projection_failures (projection, e
 
 static MISSING: LazyLock<Bulk> = LazyLock::new(|| {
     let text = format!(
-        "SELECT projection, event_id FROM mainstay_projection_failures \
+        "SELECT projection, position FROM mainstay_projection_failures \
          WHERE status <> 'resolved' AND {CURRENT} AND correlation_id IN ({{values}})"
     );
     Bulk::among(&text, Column::Text)
@@ -71,7 +72,14 @@ static MISSING: LazyLock<Bulk> = LazyLock::new(|| {
 fn noted(row: &Row) -> mainstay_store::Result<Noted> {
     let (is_poison, status) = (row.get::<i64>(2)? == 1, row.get::<String>(3)?);
     let is_aside = is_poison && matches!(&*status, "quarantined" | "ignored");
-    Ok(Noted { event_id: row.get(0)?, generation: row.get(1)?, is_poison, status, is_aside })
+    Ok(Noted {
+        key: row.get(0)?,
+        position: row.get(4)?,
+        generation: row.get(1)?,
+        is_poison,
+        status,
+        is_aside,
+    })
 }
 
 /// Events of a part of the log that have failed before. What was put aside stays aside in later generations.
@@ -93,7 +101,7 @@ pub(crate) async fn leave_out(
     noted: &[Noted],
 ) -> mainstay_store::Result<()> {
     for one in noted.iter().filter(|one| one.is_aside && one.generation != generation) {
-        tx.execute(LEAVE_OUT, params![projection, &one.event_id, generation, one.generation]).await?;
+        tx.execute(LEAVE_OUT, params![projection, &one.key, generation, one.generation]).await?;
     }
     Ok(())
 }
@@ -111,16 +119,19 @@ pub(crate) async fn passed(
             ("pending" | "retrying", false) => RESOLVE,
             _ => continue,
         };
-        tx.execute(sql, params![projection, &one.event_id, generation]).await?;
-        if sql == RESOLVE {
-            listing::list(tx, projection, &one.event_id).await?;
+        tx.execute(sql, params![projection, &one.key, generation]).await?;
+        match (sql, &*one.status) {
+            (RESOLVE, _) => listing::list(tx, projection, &one.key).await?,
+            (_, "replayed") => listing::resolve(tx, projection, &one.key).await?,
+            _ => {}
         }
     }
     Ok(())
 }
 
-/// The events among these that are not in the read models that readers see, each with the projection.
-pub(crate) async fn missing(tx: &Tx, events: &[Event]) -> mainstay_store::Result<HashSet<(String, String)>> {
+/// The events among these that are not in the read models that readers see, each by its position, with the
+/// projection.
+pub(crate) async fn missing(tx: &Tx, events: &[Event]) -> mainstay_store::Result<HashSet<(String, u64)>> {
     let correlations: BTreeSet<&str> = events.iter().map(Event::correlation_id).collect();
     let correlations: Vec<Value> = correlations.into_iter().map(Value::from).collect();
     let rows = MISSING.query(tx, &correlations).await?;
@@ -148,10 +159,16 @@ pub(crate) async fn record(
     failure: &Failure,
     random: &dyn Random,
 ) -> mainstay_store::Result<Verdict> {
-    let found = tx.query_optional(ATTEMPTS, params![&projection.name, event.id(), generation]).await?;
-    let (before, status) = match &found {
-        Some(row) => (row.get(0)?, row.get(1)?),
-        None => (0_u32, ""),
+    let rows = tx.query(ATTEMPTS, params![&projection.name, event.position() as i64]).await?;
+    let (mut before, mut status, mut was_poison) = (0_u32, "", None);
+    for row in &rows {
+        if row.get::<i64>(3)? == generation {
+            (before, status, was_poison) = (row.get(0)?, row.get(1)?, Some(row.get::<i64>(4)? == 1));
+        }
+    }
+    let key = match rows.first() {
+        Some(row) => row.get(2)?,
+        None => key::key(event),
     };
     let attempts = before.saturating_add(1);
     let is_poison = projection.poison.is_some();
@@ -162,14 +179,13 @@ pub(crate) async fn record(
         (true, false, _) => "pending",
         (false, ..) => "failing",
     };
-    // Those of an event that may be quarantined are counted only.
     let one =
         Attempt { work_id: None, attempt: attempts, at_ms: tx.now_ms().await?, failure: failure.clone() };
-    let history = attempts::write((!is_poison).then_some(one))?;
+    let history = attempts::write([one])?;
     let trace = event.trace().and_then(|trace| serde_json::to_string(&trace).ok());
     let params = params![
         &projection.name,
-        event.id(),
+        &key,
         generation,
         event.position() as i64,
         event.event_type(),
@@ -182,9 +198,12 @@ pub(crate) async fn record(
         history,
     ];
     tx.execute(&RECORD, params).await?;
-    // One that is failing is a letter only if it was one before.
-    if !is_poison && (next != "failing" || !matches!(status, "" | "failing")) {
-        listing::list(tx, &projection.name, event.id()).await?;
+    // One that is failing is listed only if it was before.
+    if next != "failing" || !matches!(status, "" | "failing") {
+        match was_poison.is_some_and(|was_poison| was_poison != is_poison) {
+            true => listing::list_as(tx, &projection.name, &key, is_poison).await?,
+            false => listing::list(tx, &projection.name, &key).await?,
+        }
     }
     if is_final || next == "ignored" {
         return Ok(Verdict::GivenUp { attempts });

@@ -1,17 +1,18 @@
 //! Trying one event again, as work: `mainstay.projection.apply` in a transaction, `mainstay.projection.reapply` through
 //! the retrier, and `mainstay.projection.retried` which is told how either ended.
 
-use super::listing;
 use super::poison::Quarantined;
 use super::record::RESOLVE;
+use super::{key, listing};
 use crate::attempts::{self, Attempt};
 use crate::error::Error;
 use crate::projections::checkpoints;
 use crate::projections::definition::Projection;
 use crate::projections::lanes::hash;
 use crate::projections::opened::{PROJECTION_POOL, Shared};
-use crate::projections::registry::{Slot, opened};
 use crate::projections::{apply, apply::Stage, status};
+use crate::service::ServiceRef;
+use mainstay_core::failpoints::Point;
 use mainstay_core::failure::Failure;
 use mainstay_core::retry::RetryPolicy;
 use mainstay_events::{Event, Selection};
@@ -34,6 +35,8 @@ const MAX_KEY_BYTES: usize = 256;
 pub(crate) struct Again {
     pub(crate) projection: String,
     pub(crate) event_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant_id: Option<String>,
 }
 
 /// The item that tries an event again: `orderSummary:Order:1` is its key.
@@ -51,38 +54,38 @@ pub(crate) fn item(projection: &Projection, event: &Event) -> Result<NewWork, Er
         own.max_backoff_ms(),
     );
     let policy = policy.map_err(|error| Error::invalid("retry", error.to_string()))?;
-    let args = Again { projection: projection.name.clone(), event_id: event.id().to_owned() };
-    let item = NewWork::new(PROJECTION_POOL, APPLY, &args)?.key(key).retry(policy).tell(RETRIED).unlisted();
-    let mut item = item.correlated(event.correlation_id());
-    if let Some(trace) = event.trace() {
-        item = item.trace(trace);
-    }
-    Ok(item)
+    let args = Again {
+        projection: projection.name.clone(),
+        event_id: event.id().to_owned(),
+        tenant_id: event.tenant().map(str::to_owned),
+    };
+    let item = NewWork::platform(PROJECTION_POOL, APPLY, &args)?.key(key).retry(policy);
+    Ok(item.tell_platform(RETRIED).unlisted().caused_by(&event.cause()))
 }
 
 /// Adds the functions.
-pub(crate) fn functions(functions: Functions, slot: &Slot) -> Functions {
-    let (applying, reapplying, retried) = (slot.clone(), slot.clone(), slot.clone());
+pub(crate) fn functions(functions: Functions, service: &ServiceRef<Shared>) -> Functions {
+    let (applying, reapplying, retried) = (service.clone(), service.clone(), service.clone());
     functions
-        .mutation(APPLY, move |tx: Tx, call: Call, again: Again| {
-            let slot = applying.clone();
-            async move { apply_again(&tx, &*opened(&slot)?, &again, &call.work_id).await }
+        .platform_mutation(APPLY, move |tx: Tx, call: Call, _: Again| {
+            let service = applying.clone();
+            async move { apply_again(&tx, &*service.get()?, &call.work_id).await }
         })
-        .action(REAPPLY, move |call: Call, again: Again| {
-            let slot = reapplying.clone();
+        .platform_action(REAPPLY, move |call: Call, _: Again| {
+            let service = reapplying.clone();
             async move {
                 let failed = |error: mainstay_store::Error| Failure::retryable(error.to_string());
-                let shared = opened(&slot).map_err(failed)?;
+                let shared = service.get().map_err(failed)?;
                 let store = shared.store.clone();
-                let run = async |tx: Tx, (shared, again, run_id): (Arc<Shared>, Again, String)| {
-                    apply_again(&tx, &shared, &again, &run_id).await
+                let run = async |tx: Tx, (shared, run_id): (Arc<Shared>, String)| {
+                    apply_again(&tx, &shared, &run_id).await
                 };
-                store.transact_with((shared, again, call.work_id), run).await.map_err(failed)
+                store.transact_with((shared, call.work_id), run).await.map_err(failed)
             }
         })
-        .mutation(RETRIED, move |tx: Tx, _: Call, told: OnComplete<Box<RawValue>>| {
-            let slot = retried.clone();
-            async move { ended(&tx, &*opened(&slot)?, &told).await }
+        .platform_on_complete(RETRIED, move |tx: Tx, _: Call, told: OnComplete<Box<RawValue>>| {
+            let service = retried.clone();
+            async move { ended(&tx, &*service.get()?, &told).await }
         })
 }
 
@@ -98,10 +101,11 @@ static BACK: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Applies one event again, if that is still this run's to do; whether it was.
-async fn apply_again(tx: &Tx, shared: &Shared, again: &Again, run_id: &str) -> mainstay_store::Result<bool> {
-    let projection = shared.find(&again.projection)?;
+/// Applies one event again, if that is still this run's to do; whether it was. The row says which event of which
+/// projection it is.
+async fn apply_again(tx: &Tx, shared: &Shared, run_id: &str) -> mainstay_store::Result<bool> {
     let Some(row) = tx.query_optional(BY_RUN, params![run_id]).await? else { return Ok(false) };
+    let projection = shared.find(row.get(4)?)?;
     let (position, generation): (u64, i64) = (row.get(0)?, row.get(1)?);
     let one = Selection::all().after(position - 1).until(position);
     let page = shared.log.read_in(tx, &one, 1).await.map_err(Error::from)?;
@@ -124,17 +128,23 @@ async fn apply_again(tx: &Tx, shared: &Shared, again: &Again, run_id: &str) -> m
         let reason = format!("projection {:?} comes to this event by itself", projection.name);
         return Err(mainstay_store::Error::application(Failure::retryable(reason)));
     }
-    let event_id = event.id().to_owned();
-    let is_poison = row.get::<i64>(2)? == 1;
+    let (is_poison, key): (i64, String) = (row.get(2)?, row.get(5)?);
+    let is_poison = is_poison == 1;
     let sql = if is_poison { FORGET } else { RESOLVE };
-    tx.execute(sql, params![&projection.name, &event_id, generation]).await?;
-    if !is_poison {
-        listing::list(tx, &projection.name, &event_id).await?;
-    }
+    tx.execute(sql, params![&projection.name, &key, generation]).await?;
+    applied(tx, &projection.name, &key, is_poison).await?;
     let taken = apply::give(tx, &projection, generation, &Arc::from([event]), &Stage::default()).await?;
-    shared.store.failpoints().hit("projections.retried")?;
+    shared.store.failpoints().hit(Point::ProjectionsRetried)?;
     checkpoints::set(tx, &projection.name, number, lane.position, None, (taken, 0)).await?;
     Ok(true)
+}
+
+/// Lists a failed event that is in the read model now.
+async fn applied(tx: &Tx, projection: &str, key: &str, is_poison: bool) -> mainstay_store::Result<()> {
+    match is_poison {
+        true => listing::resolve(tx, projection, key).await,
+        false => listing::list(tx, projection, key).await,
+    }
 }
 
 /// Notes how trying an event again has ended, unless that is known already.
@@ -159,24 +169,21 @@ pub(super) async fn conclude(
     let rows = tx.query_holding(BY_RUN, params![run_id], Hold::Alone).await?;
     let Some(row) = rows.first() else { return Ok(false) };
     let (generation, is_poison) = (row.get::<i64>(1)?, row.get::<i64>(2)? == 1);
-    let (name, event_id): (String, String) = (row.get(4)?, row.get(5)?);
+    let (name, key): (String, String) = (row.get(4)?, row.get(5)?);
     let Err(error) = result else {
         let sql = if is_poison { FORGET } else { RESOLVE };
-        tx.execute(sql, params![&name, &event_id, generation]).await?;
-        if !is_poison {
-            listing::list(tx, &name, &event_id).await?;
-        }
+        tx.execute(sql, params![&name, &key, generation]).await?;
+        applied(tx, &name, &key, is_poison).await?;
         return Ok(true);
     };
     let projection = shared.find(&name).ok();
     let attempts = projection.as_ref().map_or(1, |projection| projection.max_attempts());
     let status = if is_poison { "quarantined" } else { "pending" };
     let history = attempts::write(failed)?;
-    tx.execute(&BACK, params![&name, &event_id, generation, status, &error, attempts, history]).await?;
-    if !is_poison {
-        listing::list(tx, &name, &event_id).await?;
-    }
+    tx.execute(&BACK, params![&name, &key, generation, status, &error, attempts, history]).await?;
+    listing::list(tx, &name, &key).await?;
     if let Some(poison) = projection.and_then(|projection| projection.poison.clone()).filter(|_| is_poison) {
+        let event_id = key::split(&key).0.to_owned();
         let quarantined = Quarantined { event_id, projection_name: name, attempts, error };
         tx.after_commit(Arc::new(move || poison.alert(quarantined.clone())))?;
     }

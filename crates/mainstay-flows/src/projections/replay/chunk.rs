@@ -2,6 +2,7 @@
 
 use super::row::{self, Replay, ReplayStatus};
 use super::switch;
+use crate::completion;
 use crate::error::Error;
 use crate::projections::apply::{self, Blame, Stage};
 use crate::projections::checkpoints::{self, LaneState};
@@ -10,8 +11,9 @@ use crate::projections::failures::{self, Verdict};
 use crate::projections::lifecycle::Move;
 use crate::projections::opened::{REPLAY_POOL, Shared};
 use crate::projections::projector::tell;
-use crate::projections::registry::{Slot, opened};
 use crate::projections::status;
+use crate::service::ServiceRef;
+use mainstay_core::failpoints::Point;
 use mainstay_core::failure::Failure;
 use mainstay_events::{Event, Selection};
 use mainstay_store::{Store, Tx};
@@ -39,29 +41,31 @@ pub(super) struct Args {
 pub(super) fn enqueue(tx: &Tx, shared: &Shared, replay: &mut Replay, after_ms: u64) -> Result<(), Error> {
     replay.step += 1;
     let args = Args { replay_id: replay.replay_id.clone(), step: replay.step };
-    let item = NewWork::new(REPLAY_POOL, CHUNK, &args)?
+    let item = NewWork::platform(REPLAY_POOL, CHUNK, &args)?
         .key(format!("replay:{}", replay.projection))
-        .on_complete(ENDED, &args)?
+        .tell_platform(ENDED)
+        .context(&args)?
         .run_after(Duration::from_millis(after_ms));
-    shared.work.enqueue_in(tx, [item])?;
+    let receipt = shared.work.enqueue_in(tx, [item])?;
+    replay.item = completion::item(replay.step, receipt.work_ids());
     Ok(())
 }
 
 /// Adds the functions; a chunk may take as long as `budget`.
-pub(crate) fn functions(functions: Functions, slot: &Slot, budget: Duration) -> Functions {
-    let (chunks, ends) = (slot.clone(), slot.clone());
-    switch::functions(functions, slot)
-        .action_within(budget, CHUNK, move |_: Call, args: Args| {
-            let slot = chunks.clone();
+pub(crate) fn functions(functions: Functions, service: &ServiceRef<Shared>, budget: Duration) -> Functions {
+    let (chunks, ends) = (service.clone(), service.clone());
+    switch::functions(functions, service)
+        .platform_action_within(budget, CHUNK, move |_: Call, args: Args| {
+            let service = chunks.clone();
             async move {
                 let failed = |error: Error| Failure::retryable(format!("{}: {error}", error.code()));
-                let shared = opened(&slot).map_err(|error| failed(error.into()))?;
+                let shared = service.get().map_err(|error| failed(error.into()))?;
                 run(shared, args, Time::new(budget)).await.map_err(failed)
             }
         })
-        .mutation(ENDED, move |tx: Tx, _: Call, told: OnComplete<Args>| {
-            let slot = ends.clone();
-            async move { ended(&tx, &*opened(&slot)?, told).await }
+        .platform_on_complete(ENDED, move |tx: Tx, call: Call, told: OnComplete<Args>| {
+            let service = ends.clone();
+            async move { ended(&tx, &*service.get()?, &call, told).await }
         })
 }
 
@@ -228,7 +232,7 @@ async fn apply_in(tx: Tx, batch: Batch) -> mainstay_store::Result<bool> {
     batch.is_catching_up.store(false, Ordering::Relaxed);
     let Some((replay, generation)) = hold(&tx, &batch).await? else { return Ok(false) };
     let taken = apply::give(&tx, &batch.projection, generation, &batch.events, &batch.stage).await?;
-    batch.shared.store.failpoints().hit("replay.applied")?;
+    batch.shared.store.failpoints().hit(Point::ReplayApplied)?;
     advance(&tx, &batch, replay, (taken, 0), batch.is_end).await?;
     Ok(true)
 }
@@ -271,7 +275,7 @@ async fn advance(
         enqueue(tx, shared, &mut replay, 0)?;
     }
     row::advance(tx, &replay).await?;
-    Ok(shared.store.failpoints().hit("replay.advanced")?)
+    Ok(shared.store.failpoints().hit(Point::ReplayAdvanced)?)
 }
 
 /// Ends a replay that is where it was to go; false when there is more to do, because the lanes have gone on meanwhile.
@@ -303,14 +307,14 @@ async fn finish(tx: &Tx, batch: &Batch, replay: &mut Replay) -> mainstay_store::
     }
     switch::to_generation(tx, shared, projection, replay, generation).await?;
     let failpoints = shared.store.failpoints().clone();
-    failpoints.hit("replay.switched")?;
+    failpoints.hit(Point::ReplaySwitched)?;
     // Readers see it from then on: only a death makes sense there.
-    tx.after_commit(Arc::new(move || drop(failpoints.hit("replay.shown"))))?;
+    tx.after_commit(Arc::new(move || drop(failpoints.hit(Point::ReplayShown))))?;
     Ok(true)
 }
 
 /// Notes that a chunk has ended for good without success: the replay has failed.
-async fn ended(tx: &Tx, shared: &Shared, told: OnComplete<Args>) -> mainstay_store::Result<()> {
+async fn ended(tx: &Tx, shared: &Shared, call: &Call, told: OnComplete<Args>) -> mainstay_store::Result<()> {
     let error = match told.result {
         WorkResult::Success { .. } => return Ok(()),
         WorkResult::Failed { error } => error,
@@ -323,6 +327,7 @@ async fn ended(tx: &Tx, shared: &Shared, told: OnComplete<Args>) -> mainstay_sto
     if replay.status != ReplayStatus::Running || replay.step != args.step {
         return Ok(());
     }
+    completion::check(call, replay.item.as_deref(), replay.step)?;
     tracing::error!(replay = replay.replay_id, error, "a replay has failed");
     row::set(tx, &replay.replay_id, ReplayStatus::Failed, Some(&error)).await?;
     if replay.generation.is_none() && found.status.next(Move::Fail).is_some() {

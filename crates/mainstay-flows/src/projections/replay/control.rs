@@ -5,6 +5,7 @@ use super::{switch, trigger};
 use crate::error::{Error, Result};
 use crate::projections::opened::{Projections, Shared};
 use crate::projections::status;
+use mainstay_core::failpoints::Point;
 use mainstay_store::Tx;
 use serde::Serialize;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ impl Projections {
             if replay.generation.is_none() {
                 switch::let_go(&tx, &shared, &replay).await?;
             }
-            shared.store.failpoints().hit("replay.cancelled")?;
+            shared.store.failpoints().hit(Point::ReplayCancelled)?;
             Ok(Cancelled { success: true, events_processed_before_cancel: replay.events_processed })
         };
         let context = (self.shared.clone(), replay_id.to_owned());

@@ -151,6 +151,7 @@ mod tests {
             events_processed: processed,
             chunks_completed: chunks,
             step: 1,
+            item: None,
             error: None,
             started_at: 1_000,
             updated_at: 10_000,

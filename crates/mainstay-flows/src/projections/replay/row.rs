@@ -75,6 +75,9 @@ pub struct Replay {
     /// The number of the item of work that is to go on with it; all others are over.
     #[serde(skip)]
     pub(crate) step: i64,
+    /// The item of that step, see `completion`.
+    #[serde(skip)]
+    pub(crate) item: Option<String>,
     /// Why it cannot go on.
     pub error: Option<String>,
     /// When it began.
@@ -87,17 +90,20 @@ pub struct Replay {
 
 const COLUMNS: &str = "replay_id, projection, status, generation, shape, start_position, last_position, \
      target_position, chunk_size, total_events, events_processed, chunks_completed, error, started_at, updated_at, \
-     completed_at, step";
+     completed_at, step, item";
 const INSERT: &str = "INSERT INTO mainstay_replays (replay_id, projection, status, generation, shape, start_position, \
      last_position, target_position, chunk_size, total_events, events_processed, chunks_completed, step, \
-     started_at, updated_at, completed_at) VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8, $9, 0, 0, $10, mainstay_now(), mainstay_now(), \
-     CASE WHEN $3 = 'completed' THEN mainstay_now() END)";
+     started_at, updated_at, completed_at, item) VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8, $9, 0, 0, $10, \
+     mainstay_now(), mainstay_now(), CASE WHEN $3 = 'completed' THEN mainstay_now() END, $11)";
 const ADVANCE: &str = "UPDATE mainstay_replays SET last_position = $2, target_position = $3, total_events = $4, \
-     events_processed = $5, chunks_completed = $6, step = $7, updated_at = mainstay_now() WHERE replay_id = $1";
+     events_processed = $5, chunks_completed = $6, step = $7, item = $8, updated_at = mainstay_now() WHERE replay_id = $1";
 const SET: &str = "UPDATE mainstay_replays SET status = $2, error = $3, updated_at = mainstay_now(), \
      completed_at = CASE WHEN $2 IN ('completed', 'cancelled', 'failed') THEN mainstay_now() END \
      WHERE replay_id = $1";
 
+/// Only one replay of a generation is completed.
+const REPLACED: &str = "SELECT shape, coalesce(completed_at, updated_at) FROM mainstay_replays WHERE projection = $1 \
+     AND status = 'completed' AND generation - 1 = $2";
 const GIVE_WAY: &str = "UPDATE mainstay_replays SET status = 'cancelled', updated_at = mainstay_now(), \
      completed_at = coalesce(completed_at, mainstay_now()) WHERE replay_id = $1";
 const FORGET_OLDEST: &str = "DELETE FROM mainstay_replays WHERE replay_id IN (SELECT replay_id FROM mainstay_replays \
@@ -127,6 +133,7 @@ fn replay(row: &Row) -> mainstay_store::Result<Replay> {
         updated_at: row.get(14)?,
         completed_at: row.get(15)?,
         step: row.get(16)?,
+        item: row.get(17)?,
     })
 }
 
@@ -142,6 +149,7 @@ pub(crate) async fn insert(tx: &Tx, replay: &Replay) -> mainstay_store::Result<(
         replay.chunk_size,
         replay.total_events as i64,
         replay.step,
+        replay.item.as_deref(),
     ];
     tx.execute(INSERT, params).await.map(drop)
 }
@@ -167,6 +175,17 @@ pub(crate) async fn open(tx: &Tx, projection: &str) -> mainstay_store::Result<Ve
          ORDER BY replay_id"
     );
     tx.query_holding(&sql, params![projection], Hold::Alone).await?.iter().map(replay).collect()
+}
+
+/// Of what tables a generation was made, and when the next one took its place, if that was of the same tables. Only then
+/// the old ones stay for a while.
+pub(crate) async fn replaced(
+    tx: &Tx,
+    projection: &str,
+    generation: i64,
+) -> mainstay_store::Result<Option<(String, i64)>> {
+    let row = tx.query_optional(REPLACED, params![projection, generation]).await?;
+    row.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
 }
 
 /// Ends a replay, which is held and does not run, because another one begins; why it had failed stays.
@@ -207,6 +226,7 @@ pub(crate) async fn advance(tx: &Tx, replay: &Replay) -> mainstay_store::Result<
         replay.events_processed as i64,
         replay.chunks_completed as i64,
         replay.step,
+        replay.item.as_deref(),
     ];
     tx.execute(ADVANCE, params).await.map(drop)
 }

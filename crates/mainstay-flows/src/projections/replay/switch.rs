@@ -6,14 +6,15 @@ use crate::projections::checkpoints::{self, LaneState};
 use crate::projections::definition::Projection;
 use crate::projections::lifecycle::{Lifecycle, Move};
 use crate::projections::opened::{REPLAY_POOL, Shared};
-use crate::projections::registry::{Slot, opened};
 use crate::projections::status::Found;
 use crate::projections::{changes_topic, failures, marks, status, tables};
+use crate::service::ServiceRef;
 use mainstay_core::failure::Failure;
 use mainstay_events::Selection;
 use mainstay_store::{Tx, params};
 use mainstay_work::{Call, Functions, NewWork};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
 
 const TIDY: &str = "mainstay.replay.tidy";
@@ -48,7 +49,7 @@ pub(super) async fn abandon(tx: &Tx, replay: &Replay, found: &Found) -> mainstay
     let Some(generation) = replay.generation.filter(|generation| *generation > found.generation) else {
         return Ok(());
     };
-    let built = tables::read_shape(&replay.shape);
+    let built = tables::read_shape(&replay.shape)?;
     if replay.shape == found.shape {
         tables::show(tx, &replay.projection, &built, &[found.generation]).await?;
     }
@@ -72,11 +73,10 @@ pub(super) async fn to_generation(
     let found = status::hold(tx, name).await?;
     checkpoints::hold_all(tx, name).await?;
     if replay.shape == found.shape {
-        let old = Old { projection: name.clone(), generation: found.generation, shape: found.shape.clone() };
-        let item = NewWork::new(REPLAY_POOL, TIDY, &old).map_err(Error::from)?.run_after(GRACE);
-        shared.work.enqueue_in(tx, [item.key(format!("tidy:{name}"))]).map_err(Error::from)?;
+        let old = Old { projection: name.clone(), generation: found.generation };
+        enqueue_tidy(tx, shared, &old, GRACE)?;
     } else {
-        let old = tables::read_shape(&found.shape);
+        let old = tables::read_shape(&found.shape)?;
         tables::hide(tx, &old).await?;
         tables::show(tx, name, &projection.tables, &[generation]).await?;
         tables::remove(tx, &old, found.generation).await?;
@@ -89,35 +89,55 @@ pub(super) async fn to_generation(
     tx.wake(&changes_topic())
 }
 
-/// A generation that nobody is shown any more.
+/// A generation that no reader is shown any more. Items of the previous version say the shape of its tables too; it is not
+/// read from there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Old {
     projection: String,
     generation: i64,
-    shape: String,
+}
+
+/// Enqueues the removal of an old generation.
+fn enqueue_tidy(tx: &Tx, shared: &Shared, old: &Old, after: Duration) -> mainstay_store::Result<()> {
+    let item = NewWork::platform(REPLAY_POOL, TIDY, old).map_err(Error::from)?;
+    let item = item.key(format!("tidy:{}", old.projection)).run_after(after);
+    shared.work.enqueue_in(tx, [item]).map_err(Error::from)?;
+    Ok(())
 }
 
 /// Adds the function that removes old generations.
-pub(super) fn functions(functions: Functions, slot: &Slot) -> Functions {
-    let slot = slot.clone();
-    functions.action(TIDY, move |_: Call, old: Old| {
-        let slot = slot.clone();
+pub(super) fn functions(functions: Functions, service: &ServiceRef<Shared>) -> Functions {
+    let service = service.clone();
+    functions.platform_action(TIDY, move |_: Call, old: Old| {
+        let service = service.clone();
         async move {
             let failed = |error: mainstay_store::Error| Failure::retryable(error.to_string());
-            let store = opened(&slot).map_err(failed)?.store.clone();
-            store.transact_with(old, tidy).await.map_err(failed)
+            let shared = service.get().map_err(failed)?;
+            let store = shared.store.clone();
+            store.transact_with((shared, old), tidy).await.map_err(failed)
         }
     })
 }
 
-async fn tidy(tx: Tx, old: Old) -> mainstay_store::Result<()> {
+/// Removes an old generation. The replay that took its place says of what tables it was made, and since when
+/// readers see another one.
+async fn tidy(tx: Tx, (shared, old): (Arc<Shared>, Old)) -> mainstay_store::Result<()> {
     let found = status::hold(&tx, &old.projection).await?;
-    if found.generation == old.generation {
+    let Some((shape, replaced_at)) = row::replaced(&tx, &old.projection, old.generation).await? else {
+        return Ok(());
+    };
+    if old.generation >= found.generation {
         return Ok(());
     }
-    if found.shape == old.shape {
-        let current = tables::read_shape(&found.shape);
+    let age_ms = u64::try_from(tx.now_ms().await?.saturating_sub(replaced_at)).unwrap_or(0);
+    let left = GRACE.saturating_sub(Duration::from_millis(age_ms));
+    if !left.is_zero() {
+        // An item that an operator has hastened.
+        return enqueue_tidy(&tx, &shared, &old, left);
+    }
+    if found.shape == shape {
+        let current = tables::read_shape(&found.shape)?;
         let open = row::open(&tx, &old.projection).await?;
         let beside =
             open.iter().filter(|replay| replay.shape == found.shape).find_map(|replay| replay.generation);
@@ -125,5 +145,5 @@ async fn tidy(tx: Tx, old: Old) -> mainstay_store::Result<()> {
         shown.extend(beside.filter(|generation| *generation > found.generation));
         tables::show(&tx, &old.projection, &current, &shown).await?;
     }
-    tables::remove(&tx, &tables::read_shape(&old.shape), old.generation).await
+    tables::remove(&tx, &tables::read_shape(&shape)?, old.generation).await
 }

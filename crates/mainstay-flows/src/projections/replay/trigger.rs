@@ -9,6 +9,7 @@ use crate::projections::definition::Projection;
 use crate::projections::lifecycle::Move;
 use crate::projections::opened::{Projections, Shared};
 use crate::projections::{MAX_CHUNK, failures, marks, status, tables};
+use mainstay_core::failpoints::Point;
 use mainstay_events::Selection;
 use mainstay_store::Tx;
 use serde::Serialize;
@@ -126,6 +127,7 @@ async fn trigger_in(
         events_processed: 0,
         chunks_completed: 0,
         step: 0,
+        item: None,
         error: None,
         started_at: 0,
         updated_at: 0,
@@ -147,7 +149,7 @@ async fn trigger_in(
     } else if !is_empty {
         begin_in_place(&tx, &projection, &found, from).await?;
     }
-    shared.store.failpoints().hit("replay.triggered")?;
+    shared.store.failpoints().hit(Point::ReplayTriggered)?;
     Ok(Triggered { replay_id: replay.replay_id, total_events })
 }
 

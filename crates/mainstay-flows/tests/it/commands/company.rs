@@ -9,6 +9,7 @@ use mainstay_flows::commands::{
 };
 use mainstay_store::{Hold, params};
 use mainstay_testkit::stores::{Place, for_each_store};
+use mainstay_work::{Functions, Work};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -118,8 +119,8 @@ fn decisions_on_one_boundary_do_not_take_their_company_apart() {
         let house = selling(&place).await;
         // A machine that stalls may let one overtake another; not every time.
         for hall in 0..5 {
-            let fresh =
-                Dispatcher::open(&house.log, &house.work, Commands::new().decider(Halls)).await.unwrap();
+            let work = Work::open(&house.store, Functions::new()).await.unwrap();
+            let fresh = Dispatcher::open(&house.log, &work, Commands::new().decider(Halls)).await.unwrap();
             let before = house.store.figures().rolled_back.get();
             at_once(&fresh, (0..48).map(|seat| sell(hall, seat)).collect()).await;
             if house.store.figures().rolled_back.get() == before {

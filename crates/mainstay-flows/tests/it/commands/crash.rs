@@ -116,7 +116,7 @@ async fn open(options: Options) -> (Bench, Dispatcher) {
     store.transact(async move |tx| tx.execute(table, &[]).await).await.unwrap();
     let registry = Registry::new().with(noting("noted")).with(sums());
     let stock = stock();
-    let bench = Bench::of(store, registry, stock.functions(functions()), LEASE).await;
+    let bench = Bench::of(store, registry, functions(), LEASE).await;
     bench.work.pool(Pool::new("shop")).await.unwrap();
     let dispatcher = Dispatcher::open(&bench.log, &bench.work, stock).await.unwrap();
     (bench, dispatcher)

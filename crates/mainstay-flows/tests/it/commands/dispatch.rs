@@ -123,6 +123,12 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(rejected(&wrong), "VALIDATION_ERROR");
         let large = dispatch(Command::new("PlaceOrder", &"x".repeat(70_000)).unwrap()).await.unwrap_err();
         assert_eq!((large.code(), large.entry().status), ("COMMAND_TOO_LARGE", 413));
+        let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
+        for text in [&*deep, r#""\u0000""#, "1e999"] {
+            let payload = serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
+            let error = dispatch(Command::raw("PlaceOrder", payload)).await.unwrap_err();
+            assert!(error.code() == "FLOW_INVALID" && error.to_string().starts_with("payload"), "{error}");
+        }
         for command in [
             order("PlaceOrder", 1).id(""),
             order("PlaceOrder", 1).correlation("x".repeat(300)),
@@ -183,7 +189,7 @@ fn commands_are_forgotten_after_seven_days_but_not_while_they_wait() {
         for sql in [age, wait] {
             house.store.transact(async move |tx| tx.execute(sql, &[]).await).await.unwrap();
         }
-        let prune = mainstay_work::NewWork::new("dcbRetryPool", "mainstay.command.prune", &()).unwrap();
+        let prune = mainstay_work::NewWork::platform("dcbRetryPool", "mainstay.command.prune", &()).unwrap();
         let engine = house.work.start().await.unwrap();
         let item = house.work.enqueue(prune).await.unwrap();
         house.work.wait_for(&item.work_id, Duration::from_secs(20)).await.unwrap();
@@ -212,7 +218,7 @@ fn snapshots_beyond_the_most_are_forgotten_the_oldest_first() {
             tx.execute_many(insert, &rows).await
         };
         house.store.transact(many).await.unwrap();
-        let prune = mainstay_work::NewWork::new("dcbRetryPool", "mainstay.command.prune", &()).unwrap();
+        let prune = mainstay_work::NewWork::platform("dcbRetryPool", "mainstay.command.prune", &()).unwrap();
         let engine = house.work.start().await.unwrap();
         house.work.enqueue(prune).await.unwrap();
         let left = async || {

@@ -6,7 +6,7 @@ use mainstay_flows::commands::{
 };
 use mainstay_store::{Store, Tx, params};
 use mainstay_testkit::stores::Place;
-use mainstay_work::{Call, Functions, NewWork, Pool, Work};
+use mainstay_work::{Call, Failure, Functions, NewWork, Pool, Work};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -106,6 +106,7 @@ impl House {
                 shipped.note(format!("ship {order} {}", call.trace.unwrap().trace_id));
                 async { Ok(()) }
             })
+            .action("refuse", async |_: Call, _: Value| Err::<(), _>(Failure::permanent("no")))
             .mutation("told", async |tx: Tx, _: Call, ended: Ended<Value>| {
                 let status = match ended.result.code {
                     Some(code) => format!("{} {code}", ended.result.status),
@@ -115,7 +116,7 @@ impl House {
                 tx.execute("INSERT INTO told (status, context) VALUES ($1, $2)", params![status, context])
                     .await
             });
-        let work = Work::open(&store, commands.functions(functions)).await.unwrap();
+        let work = Work::open(&store, functions).await.unwrap();
         work.pool(Pool::new("shop")).await.unwrap();
         let dispatcher = Dispatcher::open(&log, &work, commands).await.unwrap();
         Self { store, log, work, dispatcher, diary }

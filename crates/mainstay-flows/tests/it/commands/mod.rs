@@ -13,5 +13,6 @@ mod promises;
 mod retry;
 mod speed;
 mod steps;
+mod tenants;
 mod trace;
 mod unheard;

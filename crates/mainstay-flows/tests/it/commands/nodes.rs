@@ -90,7 +90,7 @@ async fn node(url: &str, is_telling: bool) -> Node {
             note(&tx, &format!("told {}", ended.result.status), &ended.command_id).await
         });
     let (log, stock) = (Log::open(&store).await.unwrap(), stock(is_telling));
-    let work = Work::open_with_lease(&store, stock.functions(functions), LEASE).await.unwrap();
+    let work = Work::open_with_lease(&store, functions, LEASE).await.unwrap();
     work.pool(Pool::new("shop")).await.unwrap();
     let dispatcher = Dispatcher::open(&log, &work, stock).await.unwrap();
     Node { store, log, work, dispatcher }

@@ -7,7 +7,7 @@ use mainstay_flows::commands::{
 };
 use mainstay_store::params;
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
-use mainstay_work::Pool;
+use mainstay_work::{LetterFilter, NewWork, Pool};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
@@ -147,6 +147,61 @@ fn b_064_b_065_a_conflict_is_deferred() {
         assert_eq!((status.state, status.attempt), (State::Pending, 1));
         let again = house.dispatcher.dispatch(reserve("Reserve", 5, patient())).await.unwrap();
         assert!(again.is_duplicate && again.outcome.status() == "deferred");
+        assert!(house.orders().await.is_empty());
+    });
+}
+
+#[test]
+fn a_forged_end_of_a_retry_does_not_end_the_command() {
+    for_each_store(async |place| {
+        let house = open(&place).await;
+        move_scope(&house, 0, 6).await;
+        let dispatched = house.dispatcher.dispatch(reserve("Reserve", 5, patient())).await.unwrap();
+        assert_eq!(dispatched.outcome.status(), "deferred");
+        let (ended, attempt) = ("mainstay.command.retried", json!({ "commandId": "cmd-1", "attempt": 1 }));
+        let bad = json!("not a number");
+        let args = args_of_retry(&house).await;
+        let result = json!({ "kind": "failed", "error": "no" });
+        let told = json!({ "workId": "work_x", "context": attempt, "result": result });
+        let items = vec![
+            // A plain item, one that has its own end reported, and one that decides the command before its time.
+            NewWork::platform("shop", ended, &told).unwrap(),
+            NewWork::new("shop", "refuse", &bad).unwrap().tell_platform(ended).context(&attempt).unwrap(),
+            NewWork::platform("shop", "mainstay.command.retry", &args).unwrap(),
+        ];
+        let items = house.work.enqueue_all(items).await.unwrap();
+        let engine = house.work.start().await.unwrap();
+        for item in items {
+            house.work.wait_for(&item.work_id, PATIENCE).await.unwrap();
+        }
+        let refused = tokio::time::timeout(PATIENCE, async {
+            loop {
+                let mut letters = house.work.letters(LetterFilter::default(), 10).await.unwrap();
+                letters.retain(|letter| letter.function == ended);
+                if letters.len() == 2 {
+                    return letters;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        let refused = refused.await.unwrap();
+        engine.stop(PATIENCE).await.unwrap();
+        assert!(refused.iter().all(|letter| letter.error.contains("validationError")), "{refused:?}");
+        let status = house.dispatcher.status("cmd-1").await.unwrap();
+        assert_eq!((status.state, status.attempt), (State::Pending, 1));
+        assert!(house.orders().await.is_empty());
+    });
+}
+
+#[test]
+fn a_command_tells_its_end_to_no_function_of_the_platform() {
+    for_each_store(async |place| {
+        let house = open(&place).await;
+        for name in ["mainstay.publication.ended", "MAINSTAY.x", " Mainstay.x "] {
+            let retry = patient().on_complete(name, &json!(1)).unwrap();
+            let error = house.dispatcher.dispatch(reserve("Reserve", 0, retry)).await.unwrap_err();
+            assert_eq!(error.code(), "NAME_RESERVED", "{name:?}: {error}");
+        }
         assert!(house.orders().await.is_empty());
     });
 }

@@ -3,7 +3,7 @@
 //! A command, an action that calls somebody else, what came of that, and the next action. A process dies at one commit after
 //! the other; another one goes on. Every event is in the log once, whatever died.
 
-use mainstay_core::failpoints::Action;
+use mainstay_core::failpoints::{Action, Point};
 use mainstay_events::{Append, Log, NewEvent, Selection};
 use mainstay_flows::commands::{self, Command, Commands, Decision, Dispatcher, Handling};
 use mainstay_store::{Options, Store, Tx};
@@ -44,7 +44,7 @@ async fn open(options: Options) -> (Store, Log, Work, Dispatcher) {
         move |_: Call, order: u32| {
             crash::say(format!("asked for {order}"));
             if std::env::var(FORGETS).is_ok_and(|forgotten| forgotten == action) {
-                failpoints.arm("store.commit", Action::Abort, 0, 1);
+                failpoints.arm(Point::StoreCommit, Action::Abort, 0, 1);
             }
             async move { Ok::<_, Failure>(format!("receipt {order}")) }
         }
@@ -72,7 +72,7 @@ async fn open(options: Options) -> (Store, Log, Work, Dispatcher) {
                 Ok(())
             }
         });
-    let work = Work::open_with_lease(&store, orders.functions(functions), LEASE).await.unwrap();
+    let work = Work::open_with_lease(&store, functions, LEASE).await.unwrap();
     work.pool(Pool::new("shop")).await.unwrap();
     assert!(slot.set(work.clone()).is_ok());
     let dispatcher = Dispatcher::open(&log, &work, orders).await.unwrap();

@@ -1,7 +1,7 @@
 //! Commits that nobody heard of: whoever dispatched a command is told what was committed, and an error when nothing was.
 
 use super::house::{Diary, House, order, shop};
-use mainstay_core::failpoints::Action;
+use mainstay_core::failpoints::{Action, Point};
 use mainstay_flows::commands;
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::proxy::Proxy;
@@ -142,9 +142,9 @@ fn who_can_neither_hear_nor_look_is_told_that_it_is_not_known() {
 fn a_commit_that_fails_is_an_error_and_leaves_the_command_undecided() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
-        house.store.failpoints().arm("store.commit", Action::Error, 0, 20);
+        house.store.failpoints().arm(Point::StoreCommit, Action::Error, 0, 20);
         let error = house.dispatcher.dispatch(order("PlaceOrder", 1).id("cmd-1")).await.unwrap_err();
-        house.store.failpoints().arm("store.commit", Action::Error, 0, 0);
+        house.store.failpoints().arm(Point::StoreCommit, Action::Error, 0, 0);
         assert_eq!(error.code(), "STORE_IO_FAILED");
         assert_eq!(house.dispatcher.status("cmd-1").await.unwrap_err().code(), "COMMAND_NOT_FOUND");
         assert!(house.orders().await.is_empty());

@@ -4,16 +4,17 @@ use super::live::Live;
 use crate::projections::support::{Bad, noting_unless};
 use mainstay_events::{IdempotencyKey, Log, NewEvent};
 use mainstay_flows::dead_letters::{
-    self, DeadLetters, Filter, Listed, Operation, OperationStatus, Status, Upkeep,
+    self, DeadLetters, Detail, Filter, Listed, Operation, OperationStatus, Sources, Status, Upkeep,
 };
 use mainstay_flows::delivery::Retries;
-use mainstay_flows::delivery::appends::{self, Appends, NewAppend};
+use mainstay_flows::delivery::appends::{Appends, NewAppend};
 use mainstay_flows::delivery::publications::{self, Delivery, Publisher, Retry, Target, Targets};
 use mainstay_flows::projections::{Projections, Registry};
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::crash;
 use mainstay_testkit::stores::Place;
 use mainstay_work::{Call, Engine, Failure, Functions, NewWork, OnComplete, Pool, RetryPolicy, Work};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -160,16 +161,14 @@ impl Bench {
         let targets = Targets::new(Retry { max_retries: 0, initial_backoff_ms: 1, base: 1.0 });
         let targets = if is_whole { targets.with(inventory).with(catalogue(&is_broken)) } else { targets };
         let live = Arc::new(Live::default());
-        let functions = live.functions(targets.functions(registry.functions(functions(&is_broken))));
-        let functions = appends::functions(functions, &log);
-        let (functions, opening) = dead_letters::functions(functions, upkeep);
-        let work = Work::open_with_lease(&store, functions, lease).await.unwrap();
+        let work = Work::open_with_lease(&store, live.functions(functions(&is_broken)), lease).await.unwrap();
         let never = RetryPolicy::new(1, 1, 1.0, 1).unwrap();
         work.pool(Pool::new(SHOP).retry(never).max_parallelism(64)).await.unwrap();
         let appends = Appends::open(&log, &work, Retries::new(0, 1, 1.0).unwrap()).await.unwrap();
         let projections = Projections::open(&store, &log, &work, registry).await.unwrap();
         let publisher = Publisher::open(&log, &work, targets).await.unwrap();
-        let letters = opening.open(&work, &projections, &publisher).await.unwrap();
+        let sources = Sources::default().with(projections.clone()).with(publisher.clone());
+        let letters = DeadLetters::open(&work, sources, upkeep).await.unwrap();
         Self { store, log, work, projections, publisher, appends, letters, is_broken, bad, live }
     }
 
@@ -224,7 +223,7 @@ impl Bench {
     }
 
     pub(super) async fn list(&self, filter: Filter) -> Vec<Listed> {
-        self.letters.list(filter, None, 1_000).await.unwrap()
+        self.letters.list(filter, None, 1_000).await.unwrap().letters
     }
 
     /// How many letters there are of a status.
@@ -252,8 +251,17 @@ impl Bench {
     }
 }
 
+/// A letter as its source shows it; null if it is another source's.
+pub(super) fn about(detail: &Detail, member: &str) -> Value {
+    detail.about.get(member).map_or(Value::Null, |value| serde_json::from_str(value.get()).unwrap())
+}
+
+pub(super) fn text(value: Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
 pub(super) fn of_kind(kind: &str) -> Filter {
-    Filter { kind: Some(kind.to_owned()), ..Filter::default() }
+    Filter { kind: Some(kind.into()), ..Filter::default() }
 }
 
 pub(super) fn orders(count: usize) -> impl Iterator<Item = String> {

@@ -2,8 +2,10 @@
 
 use super::bench::{Bench, PATIENCE, SHOP, components, orders, until};
 use mainstay_flows::dead_letters::{Action, CHUNK, Filter, OperationStatus, POOL, RETENTION, Status, Upkeep};
+use mainstay_store::Tx;
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_testkit::time::VirtualTime;
+use mainstay_work::{NewWork, Pool, RetryPolicy};
 use std::time::Duration;
 
 /// So many letters of charges.
@@ -24,7 +26,7 @@ fn a_preview_says_what_running_it_touches_and_changes_nothing() {
         assert_eq!((operation.status, operation.total), (OperationStatus::Previewed, total));
         let counted = &operation.preview[..];
         assert_eq!(
-            (counted.len(), &*counted[0].kind, &*counted[0].name, counted[0].count),
+            (counted.len(), counted[0].kind.as_str(), &*counted[0].name, counted[0].count),
             (1, "work", "charge", total)
         );
         assert_eq!(bench.count(Status::Pending).await, total);
@@ -89,6 +91,76 @@ fn only_what_a_filter_names_is_touched() {
         engine.stop(PATIENCE).await.unwrap();
         assert!(bench.list(Filter::default()).await.is_empty());
         assert!(bench.work.letters(mainstay_work::LetterFilter::default(), 10).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_pool_names_its_letters_and_none_of_other_sources() {
+    for_each_store(async |place| {
+        let bench = Bench::open(&place).await;
+        let never = RetryPolicy::new(1, 1, 1.0, 1).unwrap();
+        bench.work.pool(Pool::new("depot").retry(never)).await.unwrap();
+        let engine = bench.start().await;
+        bench.charge(orders(3)).await;
+        let items = ["p1", "p2"].map(|order| NewWork::new("depot", "charge", &order).unwrap());
+        bench.work.enqueue_all(items.to_vec()).await.unwrap();
+        bench.drained("depot").await;
+        let event_id = bench.spoiled_event("corr").await;
+        bench.publish(&event_id).await;
+        until("all have failed", async || bench.count(Status::Pending).await == 6).await;
+        let of = |pool: &str| Filter { pool: Some(pool.to_owned()), ..Filter::default() };
+        for (pool, expected) in [(SHOP, 3), ("depot", 2), ("nowhere", 0)] {
+            assert_eq!(bench.list(of(pool)).await.len() as u64, expected, "{pool}");
+            assert_eq!(bench.letters.stats(of(pool)).await.unwrap().total, expected, "{pool}");
+            let groups = bench.letters.groups(of(pool), 10).await.unwrap().groups;
+            assert_eq!(groups.iter().map(|group| group.count).sum::<u64>(), expected, "{pool}");
+        }
+        assert!(bench.list(Filter { kind: Some("publication".into()), ..of(SHOP) }).await.is_empty());
+        let page = bench.letters.list(of("depot"), None, 1).await.unwrap();
+        let rest = bench.letters.list(of("depot"), page.next, 10).await.unwrap().letters;
+        assert!(rest.len() == 1 && rest[0].number < page.letters[0].number, "{rest:?}");
+
+        // What is tried again and fails again is of the same pool.
+        for action in [Action::Retry, Action::Ignore] {
+            let operation = bench.letters.preview(action, of("depot"), "ann").await.unwrap();
+            assert_eq!(operation.total, 2, "{action:?}");
+            bench.letters.run(&operation.operation_id).await.unwrap();
+            assert_eq!(bench.ended(&operation.operation_id).await.done, 2, "{action:?}");
+            until("none is being retried", async || bench.count(Status::Retrying).await == 0).await;
+        }
+        engine.stop(PATIENCE).await.unwrap();
+        let ignored = bench.list(Filter { status: Some(Status::Ignored), ..of("depot") }).await;
+        assert_eq!((ignored.len() as u64, bench.count(Status::Ignored).await), (2, 2));
+        assert_eq!(bench.count(Status::Pending).await, 4, "of the shop and the publication");
+        let empty = bench.letters.list(of(""), None, 10).await.unwrap_err();
+        assert_eq!(empty.code(), "WORK_INVALID");
+    });
+}
+
+#[test]
+fn a_purge_removes_what_failed_before_a_moment_and_nothing_newer() {
+    for_each_store(async |place| {
+        let bench = charged(&place, 6).await;
+        let age = async |tx: Tx| {
+            let sql = "UPDATE mainstay_dead_letters SET failed_at = number * 10, status = CASE WHEN number > 4 THEN 3 \
+                 ELSE 0 END";
+            tx.execute(sql, &[]).await.map(drop)
+        };
+        bench.store.transact(age).await.unwrap();
+        let newest = bench.list(Filter::default()).await;
+        let engine = bench.start().await;
+        // The third letter failed at that moment, and stays. Those that are ignored are newer.
+        let moment = newest[newest.len() - 3].failed_at;
+        for (status, expected) in [(Status::Ignored, 0), (Status::Pending, 2)] {
+            let old = Filter { failed_before: Some(moment), status: Some(status), ..Filter::default() };
+            let operation = bench.letters.preview(Action::Purge, old, "ann").await.unwrap();
+            bench.letters.run(&operation.operation_id).await.unwrap();
+            let ended = bench.ended(&operation.operation_id).await;
+            assert_eq!((ended.total, ended.done), (expected, expected), "{status:?}");
+        }
+        engine.stop(PATIENCE).await.unwrap();
+        let left = bench.list(Filter::default()).await;
+        assert_eq!(left, newest[..4], "the others are as they were");
     });
 }
 
@@ -170,7 +242,7 @@ fn what_cannot_be_done_about_letters_of_a_status_is_refused() {
         ] {
             let filter = Filter { status: Some(status), ..Filter::default() };
             let refused = bench.letters.preview(action, filter, "ann").await.unwrap_err();
-            assert_eq!(refused.code(), "FLOW_INVALID", "{action:?} {status:?}");
+            assert_eq!(refused.code(), "WORK_INVALID", "{action:?} {status:?}");
         }
         assert!(bench.letters.operations(None, None, 10).await.unwrap().is_empty());
     });
@@ -180,7 +252,7 @@ fn what_cannot_be_done_about_letters_of_a_status_is_refused() {
 fn a_letter_that_cannot_be_tried_again_is_named_and_holds_nobody_up() {
     for_each_store(async |place| {
         let bench = charged(&place, 3).await;
-        let spoil = async |tx: mainstay_store::Tx| {
+        let spoil = async |tx: Tx| {
             let sql = "UPDATE mainstay_letters SET letter = '{}' WHERE number = (SELECT min(number) FROM mainstay_letters)";
             tx.execute(sql, &[]).await
         };

@@ -1,6 +1,6 @@
 //! What has failed is kept with a letter whatever is done about it, and goes with it.
 
-use super::bench::{Bench, PATIENCE, SHOP, of_kind, until};
+use super::bench::{Bench, PATIENCE, SHOP, about, of_kind, text, until};
 use super::kinds::{KINDS, one_of_each};
 use mainstay_flows::dead_letters::{Action, Attempt, Filter, Status};
 use mainstay_store::{Tx, params};
@@ -66,9 +66,9 @@ fn every_failure_of_a_letter_is_kept_whatever_is_done_about_it() {
         for kind in KINDS {
             let letter = bench.list(of_kind(kind)).await.remove(0);
             let detail = bench.letters.get(letter.number).await.unwrap();
-            let own = detail.work.and_then(|letter| letter.retried_as);
-            let delivery = detail.publication.and_then(|letter| letter.work_id);
-            let run = detail.projection.and_then(|letter| letter.retry_run_id);
+            let own = text(about(&detail, "work")["retriedAs"].clone());
+            let delivery = text(about(&detail, "publication")["workId"].clone());
+            let run = text(about(&detail, "projection")["retryRunId"].clone());
             bench.work.cancel(&own.or(delivery).or(run).unwrap()).await.unwrap();
         }
         assert_eq!((bench.count(Status::Pending).await, counts(&bench).await), (5, times(3)), "cancelled");
@@ -83,13 +83,13 @@ fn every_failure_of_a_letter_is_kept_whatever_is_done_about_it() {
         }
         // What others keep leaves no letter of work that nobody would ever deal with.
         let letters = bench.work.letters(mainstay_work::LetterFilter::default(), 100).await.unwrap();
-        let mut kinds: Vec<&str> = letters.iter().map(|letter| &*letter.kind).collect();
+        let mut kinds: Vec<&str> = letters.iter().map(|letter| letter.kind.as_str()).collect();
         kinds.sort_unstable();
         assert_eq!(kinds, ["append", "onComplete", "work"]);
         assert_eq!(bench.work.count_letters(100).await.unwrap(), 5);
         assert_eq!(bench.work.count_letters(3).await.unwrap(), 3, "and no further than asked for");
         let by_kind = bench.work.count_letters_by_kind(100).await.unwrap();
-        assert_eq!(by_kind, KINDS.map(|kind| (kind.to_owned(), 1)));
+        assert_eq!(by_kind, KINDS.map(|kind| (kind.into(), 1)));
         bench.mend();
         let engine = bench.start().await;
         retry_all(&bench).await;

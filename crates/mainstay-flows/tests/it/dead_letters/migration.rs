@@ -16,6 +16,8 @@ fn before() -> [Component; 4] {
 
 const LETTERS: &str = "INSERT INTO mainstay_letters (id, pool, name, kind, status, failed_at, letter) VALUES \
      ($1, 1, 'charge', 'work', 0, 10, $4), ($2, 1, 'charge', 'append', 2, 20, $4), ($3, 1, 'charge', 'work', 1, 30, $4)";
+const POOL: &str = "INSERT INTO mainstay_pools (number, name, settings, is_paused, started_until, changed_at) \
+     VALUES (1, 'old', '{}', 0, 0, 0)";
 const DELIVERY: &str = "INSERT INTO mainstay_letters (id, pool, name, kind, status, failed_at, letter) \
      VALUES ($1, 1, 'mainstay.publication.deliver:inventory', 'work', 0, 40, $2)";
 const PROJECTION: &str = "INSERT INTO mainstay_projections (name, status, generation, shape, version, updated_at) \
@@ -42,7 +44,7 @@ fn letters_from_before_there_was_an_inbox_are_listed_and_grouped() {
             let id = |last: u8| [&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15][..], &[last]].concat();
             tx.execute(LETTERS, mainstay_store::params![id(1), id(2), id(3), letter]).await?;
             tx.execute(DELIVERY, mainstay_store::params![id(4), letter]).await?;
-            for sql in [PROJECTION, FAILURES, PUBLICATIONS] {
+            for sql in [POOL, PROJECTION, FAILURES, PUBLICATIONS] {
                 tx.execute(sql, &[]).await?;
             }
             Ok(())
@@ -60,17 +62,22 @@ fn letters_from_before_there_was_an_inbox_are_listed_and_grouped() {
         all.sort_by(|one, other| (&one.kind, &one.reference).cmp(&(&other.kind, &other.reference)));
         let shown: Vec<(&str, &str, &str, Status, i64, u32)> = all
             .iter()
-            .map(|one| (&*one.kind, &*one.name, &*one.reference, one.status, one.failed_at, one.retry_count))
+            .map(|one| {
+                (one.kind.as_str(), &*one.name, &*one.reference, one.status, one.failed_at, one.retry_count)
+            })
             .collect();
         let expected = [
             ("append", "charge", "work_01020304-0506-0708-090a-0b0c0d0e0f02", Status::Ignored, 20, 0),
             ("projection", "old", "e1", Status::Pending, 10, 4),
             ("publication", "inventory", "pub_1", Status::Ignored, 7, 0),
+            ("quarantinedEvent", "old", "e3", Status::Pending, 30, 0),
             ("work", "charge", "work_01020304-0506-0708-090a-0b0c0d0e0f01", Status::Pending, 10, 0),
         ];
         assert_eq!(shown, expected);
-        assert_eq!(all[3].error, "order 17 has no stock");
+        assert_eq!(all[4].error, "order 17 has no stock");
         assert!(all.iter().all(|one| one.group == mainstay_work::inbox::group(&one.error)));
+        let of_pool = bench.list(Filter { pool: Some("old".to_owned()), ..Filter::default() }).await;
+        assert_eq!(of_pool.iter().map(|one| one.failed_at).collect::<Vec<_>>(), [20, 10]);
         bench.store.close().await;
     });
 }

@@ -3,11 +3,13 @@
 mod bench;
 mod bulk;
 mod crash;
+mod forged;
 mod history;
 mod kinds;
 mod listing;
 mod live;
 mod migration;
 mod nodes;
+mod quarantine;
 mod speed;
 mod upkeep;

@@ -41,7 +41,7 @@ fn a_hundred_thousand_letters_are_looked_at_and_tried_again() {
         let named = Filter { kind: Some("work".into()), name: Some("call".into()), ..pending() };
         let by_name =
             median(async || drop(letters.list(named.clone(), Some(middle), 50).await.unwrap())).await;
-        let group = letters.groups(Filter::default(), 1).await.unwrap()[0].group;
+        let group = letters.groups(Filter::default(), 1).await.unwrap().groups[0].group;
         let grouped = Filter { group: Some(group), ..pending() };
         let by_group = median(async || drop(letters.list(grouped.clone(), None, 50).await.unwrap())).await;
         let stats = median(async || drop(letters.stats(Filter::default()).await.unwrap())).await;

@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, PATIENCE, SHOP, components, of_kind, orders, until};
 use super::kinds::{KINDS, fail_once_each};
-use mainstay_core::failpoints::Action as FailpointAction;
+use mainstay_core::failpoints::{Action as FailpointAction, Point};
 use mainstay_flows::dead_letters::{Again, CHUNK, Filter, Status, Tended, Upkeep};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::{Place, for_each_store};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 fn again(max_retries: u32) -> Upkeep {
     let again = Again { max_retries, initial_backoff_ms: 1_000, base: 10.0, max_backoff_ms: 50_000 };
-    Upkeep { retry: [("work".to_owned(), again)].into(), ..Upkeep::none() }
+    Upkeep { retry: [("work".into(), again)].into(), ..Upkeep::none() }
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn letters_that_were_given_up_are_not_looked_at_again() {
         bench.store.transact(give_up).await.unwrap();
         time.advance(1_000_000).await.unwrap();
         // One look for each number of retries, and none at a second chunk.
-        bench.store.failpoints().arm("letters.tending", FailpointAction::Error, 3, 1);
+        bench.store.failpoints().arm(Point::LettersTending, FailpointAction::Error, 3, 1);
         assert_eq!(bench.letters.tend(&again(3)).await.unwrap(), Tended::default());
         assert!(bench.letters.tend(&again(3)).await.is_err(), "the point is where letters are looked at");
         assert_eq!(bench.letters.tend(&again(4)).await.unwrap().retried, CHUNK as u64 + 1);
@@ -96,7 +96,7 @@ fn what_makes_no_sense_is_refused() {
         let bench = Bench::open(&place).await;
         for upkeep in [again(0), again(101), Upkeep { ignore_after: Some(Duration::ZERO), ..Upkeep::none() }]
         {
-            assert_eq!(bench.letters.tend(&upkeep).await.unwrap_err().code(), "FLOW_INVALID");
+            assert_eq!(bench.letters.tend(&upkeep).await.unwrap_err().code(), "WORK_INVALID");
         }
     });
 }
@@ -116,7 +116,7 @@ async fn tended_by_itself(place: &Place, upkeep: Upkeep) -> (Bench, VirtualTime)
 fn letters_of_every_kind_are_tried_again_by_a_job_once_their_wait_is_over() {
     for_each_store(async |place| {
         let again = Again { max_retries: 3, initial_backoff_ms: 60_000, base: 10.0, max_backoff_ms: 600_000 };
-        let retry = KINDS.map(|kind| (kind.to_owned(), again)).into();
+        let retry = KINDS.map(|kind| (kind.into(), again)).into();
         let upkeep = Upkeep { every: Duration::from_secs(10), retry, ..Upkeep::none() };
         let (bench, time) = tended_by_itself(&place, upkeep).await;
         bench.mend();

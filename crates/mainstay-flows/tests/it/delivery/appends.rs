@@ -3,7 +3,7 @@
 use super::support::{PATIENCE, components, events, retries, until};
 use mainstay_events::{IdempotencyKey, Log, NewEvent, Status};
 use mainstay_flows::delivery::Retries;
-use mainstay_flows::delivery::appends::{self, APPEND_POOL, AppendResult, Appends, LETTER_KIND, NewAppend};
+use mainstay_flows::delivery::appends::{APPEND_POOL, AppendResult, Appends, NewAppend};
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::stores::for_each_store;
 use mainstay_work::{Call, Functions, OnComplete, Pool, Work, WorkResult};
@@ -28,7 +28,7 @@ impl Bench {
                 let sql = "INSERT INTO told (result, context) VALUES ($1, $2)";
                 tx.execute(sql, params![result, told.context.unwrap_or_default()]).await
             });
-        let work = Work::open(&store, appends::functions(functions, &log)).await.unwrap();
+        let work = Work::open(&store, functions).await.unwrap();
         let appends = Appends::open(&log, &work, retries).await.unwrap();
         Self { store, log, work, appends }
     }
@@ -164,7 +164,7 @@ fn b_162_c_001_after_five_retries_it_is_a_letter_and_failed_is_told() {
         bench.work.wait_for(&work_id, PATIENCE).await.unwrap();
         let letters = bench.appends.letters(None, 10).await.unwrap();
         assert_eq!(letters.len(), 1);
-        assert_eq!((letters[0].kind.as_str(), letters[0].attempts), (LETTER_KIND, 6));
+        assert_eq!((letters[0].kind.as_str(), letters[0].attempts), ("append", 6));
         assert!(letters[0].error.contains("VERSION_CONFLICT"), "{}", letters[0].error);
         assert!(letters[0].args.get().contains("StockReserved"));
         let told = bench.told().await;

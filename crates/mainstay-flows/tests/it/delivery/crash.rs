@@ -7,7 +7,7 @@
 use super::support::{CAUGHT, Payment, actions, outbox, retries};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_events::{IdempotencyKey, Log, NewEvent, Selection};
-use mainstay_flows::delivery::appends::{self, APPEND_POOL, Appends, NewAppend};
+use mainstay_flows::delivery::appends::{APPEND_POOL, Appends, NewAppend};
 use mainstay_flows::delivery::intents::{self, Completion, Intents, NewIntent, OnTimeout, Operations};
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::crash::{self, Child};
@@ -79,13 +79,12 @@ impl Node {
         } else {
             outbox(retries(1_000)).functions(functions, &log)
         };
-        let (functions, opening) = Operations::new().functions(appends::functions(functions, &log));
         let work = Work::open_with_lease(&store, functions, LEASE).await.unwrap();
         // A node that dies costs an action an execution, and many die here.
         let often = RetryPolicy::new(10_000, 1, 1.0, 1).unwrap();
         work.pool(Pool::new(PAYMENTS).retry(often)).await.unwrap();
         let appends = Appends::open(&log, &work, retries(1_000)).await.unwrap();
-        let intents = opening.open(&log, &work);
+        let intents = Intents::open(&log, &work, Operations::new()).await.unwrap();
         Self { store, log, work, appends, intents }
     }
 

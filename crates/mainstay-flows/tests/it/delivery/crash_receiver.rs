@@ -4,7 +4,7 @@
 use super::inbox::{open as open_inbox, secret, take, taken};
 use super::publications::bench::{Bench, PATIENCE};
 use axum::Router;
-use mainstay_core::failpoints::Action as Fault;
+use mainstay_core::failpoints::{Action as Fault, Point};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_flows::delivery::inbox::Inbox;
 use mainstay_flows::delivery::publications::{Retry, Status, Target, Targets, Webhook};
@@ -33,7 +33,7 @@ fn child_receives() {
     runtime.block_on(async {
         let store = open_inbox(Options::new(std::env::var(URL).unwrap())).await;
         if let Some((name, nth)) = std::env::var(POINT).unwrap().split_once('@') {
-            store.failpoints().arm(name, Fault::Abort, nth.parse::<u64>().unwrap() - 1, 1);
+            store.failpoints().arm(Point::named(name), Fault::Abort, nth.parse::<u64>().unwrap() - 1, 1);
         }
         let inbox = Inbox::new(&store, "inventory", [secret("s")]).unwrap();
         let listener = tokio::net::TcpListener::bind(std::env::var(ADDRESS).unwrap()).await.unwrap();

@@ -218,6 +218,11 @@ fn what_is_no_event_is_refused() {
         ] {
             assert_eq!(code(bad), "WEBHOOK_MALFORMED", "{:?}", String::from_utf8_lossy(bad));
         }
+        let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
+        for data in [&*deep, r#""\u0000""#, "1e999", r#""\ud800""#] {
+            let body = format!(r#"{{"specversion":"1.0","id":"a","source":"b","type":"c","data":{data}}}"#);
+            assert_eq!(code(body.as_bytes()), "WEBHOOK_MALFORMED", "{data:.20}");
+        }
         let long = json!({ "specversion": "1.0", "id": "x".repeat(600), "source": "b", "type": "c" });
         assert_eq!(code(long.to_string().as_bytes()), "WEBHOOK_MALFORMED");
         assert_eq!(code(&vec![b' '; inbox::MAX_BODY_BYTES + 1]), "WEBHOOK_TOO_LARGE");

@@ -8,6 +8,7 @@ mod inbox;
 mod incoming;
 mod intents;
 mod outbox;
+mod outbox_retries;
 mod publications;
 mod server;
 mod support;

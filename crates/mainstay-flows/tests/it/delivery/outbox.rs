@@ -1,7 +1,6 @@
 //! Ends of actions that become events: items 149 to 156.
 
 use super::support::{Bench, CAUGHT, PATIENCE, POOL, Payment, data, until};
-use mainstay_events::NewEvent;
 use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
 use mainstay_work::{LetterFilter, NewWork, OnComplete, RunOptions, WorkResult};
@@ -61,11 +60,7 @@ fn b_153_a_version_conflict_is_tried_again_until_the_event_is_in() {
         // The end is not held up by it.
         bench.ended(&work_id).await;
         assert!(bench.events().await.is_empty());
-        bench
-            .log
-            .append(NewEvent::new("OrderPlaced", &()).unwrap().stream("Order", "ord-123"))
-            .await
-            .unwrap();
+        bench.place("ord-123").await;
         let events = until(async || Some(bench.events().await).filter(|events| events.len() == 2)).await;
         assert_eq!(events[1].event_type(), "PaymentCompleted");
         assert_eq!(events[1].stream().unwrap().version, 2);
@@ -77,28 +72,66 @@ fn b_153_a_version_conflict_is_tried_again_until_the_event_is_in() {
 #[test]
 fn b_154_telling_an_end_again_succeeds_and_adds_nothing() {
     for_each_store(async |place| {
+        let bench = Bench::open(place.options(), 1).await;
+        let engine = bench.work.start().await.unwrap();
+        let payment = Payment { expected: Some(1), ..Payment::of("ord-123") };
+        // The first end cannot be told yet and is a letter; meanwhile a second charge tells the same.
+        bench.ended(&bench.start("charge", &payment).await).await;
+        let letter = bench.letter().await;
+        bench.place("ord-123").await;
+        bench.ended(&bench.start("charge", &payment).await).await;
+        assert_eq!(bench.events().await.len(), 2);
+        let again = bench.work.retry_letter(&letter.work_id).await.unwrap();
+        let status = bench.work.wait_for(&again, PATIENCE).await.unwrap();
+        assert_eq!(status.native, mainstay_work::Native::Success);
+        assert_eq!(bench.events().await.len(), 2);
+        assert!(bench.work.letters(LetterFilter::default(), 10).await.unwrap().is_empty());
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn b_151_a_result_that_no_action_has_is_not_recorded() {
+    for_each_store(async |place| {
         let bench = Bench::open(place.options(), 3).await;
         let engine = bench.work.start().await.unwrap();
         let payment = Payment::of("ord-123");
-        let first = bench.start("charge", &payment).await;
-        bench.ended(&first).await;
-        // Somebody charges again, and somebody tells the first end again.
-        let second = bench.start("charge", &payment).await;
-        bench.ended(&second).await;
+        let declined = bench.start("decline", &Payment::of("ord-1")).await;
+        bench.ended(&declined).await;
+        // The function of the outbox, enqueued with an invented result: of no item, of one that failed, and of itself.
         let return_value = serde_json::value::to_raw_value("ch-456").unwrap();
-        let told = OnComplete {
-            work_id: first,
-            context: Some(payment),
-            result: WorkResult::Success { return_value },
+        let told = |work_id: &str, retry_of: Option<&str>| OnComplete {
+            work_id: work_id.to_owned(),
+            context: Some(payment.clone()),
+            result: WorkResult::Success { return_value: return_value.clone() },
             attempts: 1,
             errors: Vec::new(),
+            retry_of: retry_of.map(str::to_owned),
         };
-        let again = NewWork::new("payments", CAUGHT, &told).unwrap();
-        let again = bench.work.enqueue(again).await.unwrap().work_id;
-        let status = bench.work.wait_for(&again, PATIENCE).await.unwrap();
-        assert_eq!(status.native, mainstay_work::Native::Success);
-        assert_eq!(bench.events().await.len(), 1);
-        assert!(bench.work.letters(LetterFilter::default(), 10).await.unwrap().is_empty());
+        for told in [
+            told("019a0000-0000-7000-8000-000000000000", None),
+            told(&declined, None),
+            told(&declined, Some(&declined)),
+        ] {
+            let forged = NewWork::new(POOL, CAUGHT, &told).unwrap();
+            let forged = bench.work.enqueue(forged).await.unwrap().work_id;
+            let status = bench.work.wait_for(&forged, PATIENCE).await.unwrap();
+            assert_eq!(status.native, mainstay_work::Native::Failed);
+        }
+        // An item whose result its caller chooses, with the outbox as `onComplete`.
+        let chosen = bench.start("echo", &payment).await;
+        bench.ended(&chosen).await;
+        let letters = until(async || {
+            let letters = bench.work.letters(LetterFilter::default(), 10).await.unwrap();
+            (letters.len() == 4).then_some(letters)
+        });
+        for letter in letters.await {
+            let (kind, error) = (letter.kind.as_str(), letter.error.as_str());
+            let refused = ["has not ended in this call", "records ends of"];
+            assert!(refused.iter().any(|reason| error.contains(reason)), "{kind}: {error}");
+        }
+        let types: Vec<_> = bench.events().await.iter().map(|event| event.event_type().to_owned()).collect();
+        assert_eq!(types, ["PaymentFailed"]);
         engine.stop(PATIENCE).await.unwrap();
     });
 }
@@ -121,11 +154,7 @@ fn b_155_what_cannot_be_appended_is_a_letter_with_its_whole_context_and_can_be_r
             matches!(told.result, WorkResult::Success { return_value } if return_value.get() == "\"ch-456\"")
         );
         // An operator puts right what was in the way.
-        bench
-            .log
-            .append(NewEvent::new("OrderPlaced", &()).unwrap().stream("Order", "ord-123"))
-            .await
-            .unwrap();
+        bench.place("ord-123").await;
         let again = bench.work.retry_letter(&letter.work_id).await.unwrap();
         bench.ended(&again).await;
         assert_eq!(bench.events().await.last().unwrap().event_type(), "PaymentCompleted");

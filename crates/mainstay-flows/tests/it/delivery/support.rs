@@ -46,6 +46,7 @@ pub(super) fn outbox(retries: Retries) -> Outbox {
 pub(super) fn outbox_named(name: &str, retries: Retries) -> Outbox {
     Outbox::new(
         name,
+        ["charge", "decline", "pay", "refuse"],
         "orders",
         retries,
         |payment: &Payment| IdempotencyKey::action("payment", &payment.order_id),
@@ -70,10 +71,11 @@ pub(super) fn outbox_named(name: &str, retries: Retries) -> Outbox {
     .unwrap()
 }
 
-/// `charge` answers `ch-456` for any order, `decline` never does.
+/// `charge` answers `ch-456` for any order, `decline` never does, and `echo` answers its args.
 pub(super) fn actions() -> Functions {
     Functions::new()
         .action("charge", async |_: Call, _: String| Ok("ch-456"))
+        .action("echo", async |_: Call, args: Value| Ok(args))
         .action("decline", async |_: Call, _: String| Err::<(), _>(Failure::retryable("card declined")))
 }
 
@@ -105,6 +107,11 @@ impl Bench {
         let new = NewWork::new(POOL, action, &payment.order_id).unwrap();
         let new = new.on_complete(CAUGHT, payment).unwrap();
         self.work.enqueue(new).await.unwrap().work_id
+    }
+
+    /// Appends the first event of an order.
+    pub(super) async fn place(&self, order: &str) {
+        self.log.append(NewEvent::new("OrderPlaced", &()).unwrap().stream("Order", order)).await.unwrap();
     }
 
     /// Waits until an item has ended.

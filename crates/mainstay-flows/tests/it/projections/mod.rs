@@ -9,3 +9,4 @@ mod operating;
 mod panics;
 mod poison;
 pub(crate) mod support;
+mod tenants;

@@ -2,16 +2,19 @@
 
 use super::support::{Bench, PATIENCE, components, noting};
 use crate::replay::ended;
-use mainstay_core::failpoints::Action;
+use mainstay_core::failpoints::{Action, Point};
 use mainstay_events::Event;
+use mainstay_flows::projections::failures::LetterFilter;
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_flows::projections::{Category, Model, Projection};
-use mainstay_store::{Options, Tx, params};
+use mainstay_store::{Error, Options, Store, Tx, params};
 use mainstay_testkit::crash::{self, Child};
-use mainstay_testkit::stores::{Kind, for_each_kind};
-use mainstay_work::Functions;
+use mainstay_testkit::stores::{Kind, for_each_kind, for_each_lasting_store};
+use mainstay_work::{Failure, Functions};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 const URL: &str = "TEST_URL";
 const LEASE: Duration = Duration::from_millis(600);
@@ -173,13 +176,78 @@ fn a_node_paused_inside_of_a_rebuild_beside_applies_nothing_twice() {
     });
 }
 
+/// A handler that fails for an event of type `Slow` as soon as another node waits for its turn with that event.
+fn ill(store: &Store, is_inside: &Arc<Notify>) -> Projection {
+    let (store, is_inside) = (store.clone(), is_inside.clone());
+    noting("a").each(move |tx: Tx, _: Model, event: Event| {
+        let (store, is_inside) = (store.clone(), is_inside.clone());
+        async move {
+            if event.event_type() == "Slow" {
+                is_inside.notify_one();
+                if store.capabilities().many_nodes {
+                    // Only a chunk waits with this statement; what a node does as it starts waits with others.
+                    let waiting = "SELECT count(*) FROM pg_stat_activity \
+                         WHERE datname = current_database() AND wait_event_type = 'Lock' \
+                         AND query LIKE '%mainstay_projection_lanes WHERE projection = $1 AND lane = $2%FOR UPDATE'";
+                    while tx.query_one(waiting, &[]).await?.get::<i64>(0)? == 0 {}
+                } else {
+                    while store.figures().queued.get() == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+                return Err(Error::application(Failure::permanent("this node is ill")));
+            }
+            let sql = "INSERT INTO noted (model, position) VALUES ('a', $1)";
+            tx.execute(sql, params![event.position() as i64]).await.map(drop)
+        }
+    })
+}
+
+#[test]
+fn a_failure_is_not_recorded_once_another_node_has_moved_on() {
+    for_each_lasting_store(async |place| {
+        let (store, is_inside) = (components(place.options()).open().await.unwrap(), Arc::new(Notify::new()));
+        let other = if store.capabilities().many_nodes {
+            components(place.options()).open().await.unwrap()
+        } else {
+            store.clone()
+        };
+        let failing = ill(&store, &is_inside);
+        let failing = Bench::leased(store, vec![failing], Functions::new(), LEASE).await;
+        let well = Bench::leased(other, vec![noting("a")], Functions::new(), LEASE).await;
+        for _ in 0..3 {
+            // What an earlier round has left; no node runs now.
+            let _ = tokio::time::timeout(Duration::ZERO, is_inside.notified()).await;
+            // Alone in its chunk: of several events each is tried alone before a failure is recorded, which looks at the lane.
+            failing.append("Slow", &["x"]).await;
+            let slow = failing.projections.start();
+            tokio::time::timeout(PATIENCE, is_inside.notified()).await.expect("it is given the event");
+            let fast = well.projections.start();
+            well.caught_up("a").await;
+            fast.stop(PATIENCE).await;
+            // The failing node goes on, and so has done whatever it does about its failure.
+            failing.append_many(20).await;
+            failing.caught_up("a").await;
+            slow.stop(PATIENCE).await;
+            let head = failing.log.head().await.unwrap();
+            assert_eq!(failing.noted("a").await, (1..=head).collect::<Vec<u64>>(), "no step back");
+            let letters = failing.projections.letters(LetterFilter::default(), 10).await.unwrap();
+            assert!(letters.is_empty(), "{letters:?}");
+            let count = async |tx: Tx| {
+                tx.query_one("SELECT count(*) FROM mainstay_projection_failures", &[]).await?.get::<i64>(0)
+            };
+            assert_eq!(failing.store.read(count).await.unwrap(), 0, "nothing of the failure is kept");
+        }
+    });
+}
+
 /// The same without the guard on the checkpoint: that must be seen.
 #[test]
 fn without_the_guard_events_are_applied_twice() {
     for_each_kind(&[Kind::Postgres], async |place| {
         let nodes = [node(place.url(), noting("a")).await, node(place.url(), noting("a")).await];
         for bench in &nodes {
-            bench.store.failpoints().arm("projections.guard", Action::Error, 0, u64::MAX);
+            bench.store.failpoints().arm(Point::ProjectionsGuard, Action::Error, 0, u64::MAX);
         }
         nodes[0].append_many(1_000).await;
         let running = nodes.each_ref().map(|bench| bench.projections.start());

@@ -92,7 +92,7 @@ fn lanes_change_only_when_they_are_level() {
         let store = components(place.options()).open().await.unwrap();
         let log = Log::open(&store).await.unwrap();
         let registry = Registry::new().with(noting("a").partitioned(3, By::Stream));
-        let work = Work::open(&store, registry.functions(Functions::new())).await.unwrap();
+        let work = Work::open(&store, Functions::new()).await.unwrap();
         let refused = Projections::open(&store, &log, &work, registry).await.unwrap_err();
         assert_eq!(refused.code(), "PROJECTION_LANES_CHANGED");
         let level = async |tx: Tx| tx.execute("UPDATE mainstay_projection_lanes SET position = 5", &[]).await;

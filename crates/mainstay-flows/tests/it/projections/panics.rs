@@ -1,7 +1,7 @@
 //! Panics outside of a handler: none of them stops a read model without a word.
 
 use super::support::{Bad, Bench, PATIENCE, noting, noting_unless, until};
-use mainstay_core::failpoints::Action;
+use mainstay_core::failpoints::{Action, Point};
 use mainstay_events::Event;
 use mainstay_flows::projections::failures::LetterStatus;
 use mainstay_flows::projections::{By, Lifecycle, Poison};
@@ -77,18 +77,18 @@ fn a_projector_that_dies_is_begun_again_and_one_that_dies_each_time_is_seen() {
     for_each_store(async |place| {
         let bench = Bench::open(&place, vec![noting("a")]).await;
         let points = bench.store.failpoints().clone();
-        points.arm("projections.step", Action::Panic, 0, 2);
+        points.arm(Point::ProjectionsStep, Action::Panic, 0, 2);
         let projecting = bench.projections.start();
         bench.append_many(3).await;
         bench.caught_up("a").await;
         assert_eq!(bench.noted("a").await, [1, 2, 3]);
-        points.arm("projections.step", Action::Panic, 0, u64::MAX);
+        points.arm(Point::ProjectionsStep, Action::Panic, 0, u64::MAX);
         bench.append_many(1).await;
         let status = async || bench.projections.status("a").await.unwrap();
         until("it stops", async || status().await.status == Lifecycle::Error).await;
         let error = status().await.error_message.unwrap();
         assert!(error.contains("failpoint projections.step"), "{error}");
-        points.arm("projections.step", Action::Panic, 0, 0);
+        points.arm(Point::ProjectionsStep, Action::Panic, 0, 0);
         bench.projections.recover("a").await.unwrap();
         bench.caught_up("a").await;
         assert_eq!(bench.noted("a").await, [1, 2, 3, 4]);

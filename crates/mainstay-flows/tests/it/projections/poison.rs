@@ -165,7 +165,7 @@ fn b_191_an_event_can_be_left_for_good_or_made_up_for() {
 }
 
 #[test]
-fn c_041_what_is_quarantined_is_no_dead_letter() {
+fn c_041_what_is_quarantined_is_no_letter_of_its_projection() {
     for_each_store(async |place| {
         let (bad, alerts) = (Bad::texts(&["bad"]), Alerts::default());
         let bench =
@@ -182,7 +182,10 @@ fn c_041_what_is_quarantined_is_no_dead_letter() {
             mainstay_work::inbox::page(&tx, &mainstay_work::inbox::Filter::default(), None, 10).await
         };
         let listed = bench.store.read(list).await.unwrap();
-        let named: Vec<&str> = listed.iter().map(|letter| &*letter.name).collect();
-        assert_eq!((named, bench.projections.poison_stats().await.unwrap().total), (vec!["b"], 1));
+        let mut named: Vec<(&str, &str)> =
+            listed.letters.iter().map(|letter| (&*letter.name, letter.kind.as_str())).collect();
+        named.sort_unstable();
+        assert_eq!(named, [("a", "quarantinedEvent"), ("b", "projection")]);
+        assert_eq!(bench.projections.poison_stats().await.unwrap().total, 1);
     });
 }

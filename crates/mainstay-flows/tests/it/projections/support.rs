@@ -63,7 +63,7 @@ impl Bench {
         };
         store.transact(create).await.unwrap();
         let log = Log::open(&store).await.unwrap();
-        let work = Work::open_with_lease(&store, registry.functions(functions), lease).await.unwrap();
+        let work = Work::open_with_lease(&store, functions, lease).await.unwrap();
         let projections = Projections::open(&store, &log, &work, registry).await.unwrap();
         Self { store, log, work, projections }
     }

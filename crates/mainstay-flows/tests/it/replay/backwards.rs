@@ -3,7 +3,7 @@
 use super::beside::{exists, managed, rows};
 use super::{chunks_are_tried, ended};
 use crate::projections::support::{Bad, Bench, PATIENCE, components, noting};
-use mainstay_core::failpoints::Action;
+use mainstay_core::failpoints::{Action, Point};
 use mainstay_flows::projections;
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_store::migrations::Component;
@@ -55,7 +55,7 @@ fn a_replay_that_has_failed_takes_nothing_from_readers_after_the_clock_was_set_b
         let bench = Bench::on(store, vec![managed(&Bad::default(), false)]).await;
         chunks_are_tried(&bench, 1).await;
         bench.append_many(30).await;
-        bench.store.failpoints().arm("replay.applied", Action::Error, 0, 1);
+        bench.store.failpoints().arm(Point::ReplayApplied, Action::Error, 0, 1);
         let (failed, status) = rebuilt(&bench, "orders").await;
         assert_eq!(status, ReplayStatus::Failed);
         time.advance(-HOUR_MS).await.unwrap();

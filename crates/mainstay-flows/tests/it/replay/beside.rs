@@ -10,6 +10,7 @@ use mainstay_store::{Store, Tx, params};
 use mainstay_testkit::stores::{Place, for_each_lasting_store, for_each_store};
 use mainstay_testkit::time::VirtualTime;
 use mainstay_work::NewWork;
+use mainstay_work::inbox::{self, Kind, Status};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -231,7 +232,7 @@ fn b_203_a_chunk_beside_that_runs_several_times_at_once_has_one_effect() {
         // Without a key they run beside each other, as on a node that has lost its lease and does not know it yet.
         for step in [1, 1, 1, 1, 2, 2] {
             let args = json!({ "replayId": begun.replay_id, "step": step });
-            let again = NewWork::new("eventReplayPool", "mainstay.replay.chunk", &args).unwrap();
+            let again = NewWork::platform("eventReplayPool", "mainstay.replay.chunk", &args).unwrap();
             bench.work.enqueue(again).await.unwrap();
         }
         let engine = bench.work.start().await.unwrap();
@@ -319,6 +320,13 @@ fn a_letter_that_is_tried_again_is_that_of_the_model_that_readers_see() {
     });
 }
 
+/// Kinds and states of dead letters.
+async fn listed(bench: &Bench) -> Vec<(Kind, Status)> {
+    let read = async |tx: Tx| inbox::page(&tx, &inbox::Filter::default(), None, 10).await;
+    let page = bench.store.read(read).await.unwrap();
+    page.letters.into_iter().map(|letter| (letter.kind, letter.status)).collect()
+}
+
 #[test]
 fn an_event_that_is_let_out_beside_a_replay_is_still_aside_in_the_new_model() {
     for_each_store(async |place| {
@@ -329,10 +337,12 @@ fn an_event_that_is_let_out_beside_a_replay_is_still_aside_in_the_new_model() {
         bench.projections.unquarantine("orders", &event_id).await.unwrap();
         until("it is in the model that readers see", async || rows(&bench.store).await.contains(&2)).await;
         assert!(!bench.projections.is_quarantined("orders", &event_id).await.unwrap());
+        assert_eq!(listed(&bench).await, [(Kind::QuarantinedEvent, Status::Resolved)]);
         bench.projections.resume_rebuild(&replay_id).await.unwrap();
         assert_eq!(ended(&bench, &replay_id).await.status, ReplayStatus::Completed);
         assert!(!rows(&bench.store).await.contains(&2));
         assert!(bench.projections.is_quarantined("orders", &event_id).await.unwrap(), "which is known");
+        assert_eq!(listed(&bench).await, [(Kind::QuarantinedEvent, Status::Pending)]);
         bench.projections.unquarantine("orders", &event_id).await.unwrap();
         until("it is in the new one too", async || rows(&bench.store).await.contains(&2)).await;
         running.0.stop(PATIENCE).await;

@@ -2,7 +2,7 @@
 
 use super::{chunks_are_tried, ended};
 use crate::projections::support::{Bad, Bench, PATIENCE, noting, noting_unless, until};
-use mainstay_core::failpoints::Action;
+use mainstay_core::failpoints::{Action, Point};
 use mainstay_events::Event;
 use mainstay_flows::projections::failures::LetterFilter;
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
@@ -60,7 +60,7 @@ fn b_194_a_chunk_its_progress_and_the_next_chunk_are_one_commit() {
         let bench = Bench::open(&place, vec![noting("a")]).await;
         bench.append_many(700).await;
         // The sixth chunk fails, and is tried again a second later.
-        bench.store.failpoints().arm("replay.applied", Action::Error, 5, u64::MAX);
+        bench.store.failpoints().arm(Point::ReplayApplied, Action::Error, 5, u64::MAX);
         let engine = bench.work.start().await.unwrap();
         let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
         let replay = async || bench.projections.replay(&begun.replay_id).await.unwrap();
@@ -73,7 +73,7 @@ fn b_194_a_chunk_its_progress_and_the_next_chunk_are_one_commit() {
             depth.pending + depth.running == 1
         })
         .await;
-        bench.store.failpoints().arm("replay.applied", Action::Error, 0, 0);
+        bench.store.failpoints().arm(Point::ReplayApplied, Action::Error, 0, 0);
         assert_eq!(ended(&bench, &begun.replay_id).await.chunks_completed, 7);
         assert_eq!(bench.noted("a").await, (1..=700).collect::<Vec<u64>>());
         engine.stop(PATIENCE).await.unwrap();
@@ -86,7 +86,7 @@ fn b_193_a_replay_that_failed_goes_on_after_its_last_chunk() {
         let bench = Bench::open(&place, vec![noting("a")]).await;
         chunks_are_tried(&bench, 2).await;
         bench.append_many(700).await;
-        bench.store.failpoints().arm("replay.applied", Action::Error, 5, u64::MAX);
+        bench.store.failpoints().arm(Point::ReplayApplied, Action::Error, 5, u64::MAX);
         let engine = bench.work.start().await.unwrap();
         let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
         let progress = ended(&bench, &begun.replay_id).await;
@@ -95,7 +95,7 @@ fn b_193_a_replay_that_failed_goes_on_after_its_last_chunk() {
         let status = bench.projections.status("a").await.unwrap();
         assert_eq!((status.status, status.last_global_position), (Lifecycle::Error, 500));
         assert!(status.error_message.is_some());
-        bench.store.failpoints().arm("replay.applied", Action::Error, 0, 0);
+        bench.store.failpoints().arm(Point::ReplayApplied, Action::Error, 0, 0);
         let again = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
         assert_eq!(again, begun);
         let progress = ended(&bench, &again.replay_id).await;
@@ -181,7 +181,7 @@ fn b_203_a_chunk_that_runs_twice_has_no_double_effect() {
         let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
         for step in [1, 1, 2, 3, 4] {
             let args = json!({ "replayId": begun.replay_id, "step": step });
-            let again = NewWork::new("eventReplayPool", "mainstay.replay.chunk", &args).unwrap();
+            let again = NewWork::platform("eventReplayPool", "mainstay.replay.chunk", &args).unwrap();
             bench.work.enqueue(again).await.unwrap();
         }
         let engine = bench.work.start().await.unwrap();
@@ -234,11 +234,11 @@ fn a_failed_replay_of_a_projection_that_went_on_since_is_not_gone_on_with() {
         let bench = Bench::open(&place, vec![noting("a")]).await;
         chunks_are_tried(&bench, 1).await;
         bench.append_many(300).await;
-        bench.store.failpoints().arm("replay.applied", Action::Error, 1, u64::MAX);
+        bench.store.failpoints().arm(Point::ReplayApplied, Action::Error, 1, u64::MAX);
         let engine = bench.work.start().await.unwrap();
         let begun = bench.projections.trigger_rebuild(Rebuild::of("a")).await.unwrap();
         assert_eq!(ended(&bench, &begun.replay_id).await.status, ReplayStatus::Failed);
-        bench.store.failpoints().arm("replay.applied", Action::Error, 0, 0);
+        bench.store.failpoints().arm(Point::ReplayApplied, Action::Error, 0, 0);
         // The operator lets it catch up by itself.
         bench.projections.recover("a").await.unwrap();
         let projecting = bench.projections.start();

@@ -3,6 +3,7 @@
 use super::beside::managed;
 use super::ended;
 use crate::projections::support::{Bad, Bench, PATIENCE, components};
+use mainstay_core::failpoints::Point;
 use mainstay_flows::projections::failures::{LetterFilter, LetterStatus};
 use mainstay_flows::projections::replay::{Rebuild, ReplayStatus};
 use mainstay_store::{Store, Tx};
@@ -74,7 +75,7 @@ fn b_216_letters_are_purged_some_in_a_transaction_each() {
         fill(&bench.store, "resolved").await;
         time.advance(8 * 86_400_000).await.unwrap();
         let points = bench.store.failpoints();
-        points.arm("projections.purged", mainstay_core::failpoints::Action::Error, 2, 1);
+        points.arm(Point::ProjectionsPurged, mainstay_core::failpoints::Action::Error, 2, 1);
         bench.projections.purge_resolved(7).await.unwrap_err();
         let left = bench.projections.letter_stats().await.unwrap().total;
         assert_eq!(left, MANY as u64 - 1_000, "what was done before stays done");

@@ -6,6 +6,7 @@ mod budget;
 mod chunks;
 mod control;
 mod crash;
+mod forged;
 mod letters;
 mod live;
 mod speed;

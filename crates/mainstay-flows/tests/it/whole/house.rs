@@ -169,7 +169,7 @@ impl House {
         };
         store.transact(create).await.unwrap();
         let (registry, commands) = (registry(&store, bad, mutant), commands());
-        let bench = Bench::of(store, registry, commands.functions(functions()), LEASE).await;
+        let bench = Bench::of(store, registry, functions(), LEASE).await;
         bench.work.pool(Pool::new("shop")).await.unwrap();
         let replays = Pool::new("eventReplayPool").max_parallelism(5).retry(at_once(1_000));
         bench.work.pool(replays).await.unwrap();

@@ -2,28 +2,29 @@
 
 use super::house::HANDLERS;
 use super::model::Wanted;
+use mainstay_core::failpoints::Point;
 use proptest::prelude::*;
 
 /// Points at which a process dies.
-pub(super) const DEADLY: [&str; 18] = [
-    "store.commit",
-    "store.committed",
-    "dispatch.deciding",
-    "dispatch.decided",
-    "dispatch.appending",
-    "dispatch.recorded",
-    "dispatch.overtaken",
-    "dispatch.committed",
-    "projections.applied",
-    "projections.checkpoint",
-    "projections.failure",
-    "projections.retried",
-    "replay.triggered",
-    "replay.cancelled",
-    "replay.applied",
-    "replay.advanced",
-    "replay.switched",
-    "replay.shown",
+pub(super) const DEADLY: [Point; 18] = [
+    Point::StoreCommit,
+    Point::StoreCommitted,
+    Point::DispatchDeciding,
+    Point::DispatchDecided,
+    Point::DispatchAppending,
+    Point::DispatchRecorded,
+    Point::DispatchOvertaken,
+    Point::DispatchCommitted,
+    Point::ProjectionsApplied,
+    Point::ProjectionsCheckpoint,
+    Point::ProjectionsFailure,
+    Point::ProjectionsRetried,
+    Point::ReplayTriggered,
+    Point::ReplayCancelled,
+    Point::ReplayApplied,
+    Point::ReplayAdvanced,
+    Point::ReplaySwitched,
+    Point::ReplayShown,
 ];
 /// The points from here on, those of projections, may also just fail.
 const FAILING: usize = 8;
@@ -45,8 +46,8 @@ pub(super) enum Step {
     RetryLetters,
     LetOut,
     Ignore,
-    Fail(&'static str, u64),
-    Die(&'static str, u64),
+    Fail(Point, u64),
+    Die(Point, u64),
     Restart,
 }
 

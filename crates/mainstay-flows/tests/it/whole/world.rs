@@ -124,8 +124,8 @@ impl World {
                     }
                 }
             }
-            Step::Fail(point, skip) => self.house().failpoints.arm(point, Action::Error, *skip, 2),
-            Step::Die(point, skip) => self.house().failpoints.arm(point, Action::Die, *skip, 1),
+            Step::Fail(point, skip) => self.house().failpoints.arm(*point, Action::Error, *skip, 2),
+            Step::Die(point, skip) => self.house().failpoints.arm(*point, Action::Die, *skip, 1),
             Step::Restart => {
                 if !self.house().failpoints.is_dead() {
                     self.house.take().unwrap().stop().await;

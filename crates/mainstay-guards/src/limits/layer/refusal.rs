@@ -2,12 +2,12 @@
 
 use super::rules::{Rules, Standing};
 use crate::error::{LIMIT_COST_TOO_LARGE, RATE_LIMITED};
-use crate::http::{Head, problem_with, retry_after};
+use crate::http::{Head, problem_response, retry_after};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response};
+use mainstay_api::Problem;
 use mainstay_core::codes::ErrorCode;
-use serde_json::{Map, Value};
-use std::borrow::Cow;
+use serde_json::Value;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -15,14 +15,13 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// Why a request is not let through.
 pub(super) struct Refusal {
     entry: &'static ErrorCode,
-    detail: Cow<'static, str>,
+    problem: Box<Problem>,
     retry_after_ms: Option<u64>,
-    members: Map<String, Value>,
 }
 
 impl Refusal {
-    pub(super) fn new(entry: &'static ErrorCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { entry, detail: detail.into(), retry_after_ms: None, members: Map::new() }
+    pub(super) fn new(entry: &'static ErrorCode, detail: impl Into<String>) -> Self {
+        Self { entry, problem: Box::new(Problem::new(entry, detail)), retry_after_ms: None }
     }
 
     pub(super) fn retry_after(self, wait_ms: u64) -> Self {
@@ -40,24 +39,23 @@ impl Refusal {
             Self { retry_after_ms: wait_ms, ..Self::new(&RATE_LIMITED, "Rate limit exceeded") }
         };
         let violated: Vec<Value> = denied().map(|standing| (*rules.get(standing.rule).name).into()).collect();
-        let mut members = Map::new();
-        members.insert("retryAfterMs".to_owned(), refusal.retry_after_ms.into());
-        // As the draft of the RateLimit fields spells it.
-        members.insert("violated-policies".to_owned(), violated.into());
-        Self { members, ..refusal }
+        // The second member as the draft of the RateLimit fields spells it.
+        let problem =
+            refusal.problem.with("retryAfterMs", refusal.retry_after_ms).with("violated-policies", violated);
+        Self { problem: Box::new(problem), ..refusal }
     }
 
     /// The answer: a problem document, or what clients of gRPC understand.
     pub(super) fn answer(self, is_grpc: bool) -> Response<String> {
-        let Self { entry, detail, retry_after_ms, members } = self;
+        let Self { entry, problem, retry_after_ms } = self;
         if !is_grpc {
-            return problem_with(entry, &detail, retry_after_ms, members);
+            return problem_response(&problem, retry_after_ms);
         }
         let mut answer = Response::new(String::new());
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(GRPC_STATUS, HeaderValue::from_static(grpc_status(entry)));
-        let message = format!("{}: {detail}", entry.code);
+        let message = format!("{}: {}", entry.code, problem.detail);
         headers.insert(
             GRPC_MESSAGE,
             HeaderValue::try_from(message).unwrap_or(HeaderValue::from_static(entry.code)),

@@ -104,7 +104,7 @@ pub(super) async fn apply(
         .map(|target| (target.id.as_str(), target))
         .collect();
     let only_looks = plans.iter().flatten().flatten().all(|plan| plan.deed.only_looks());
-    let grip = match (only_looks, store.is_shared()) {
+    let grip = match (only_looks, store.capabilities().concurrent_writers) {
         (true, _) => Grip::None,
         (false, true) => Grip::Shared,
         (false, false) => Grip::Alone,

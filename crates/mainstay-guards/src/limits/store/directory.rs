@@ -14,12 +14,15 @@ const PAGE: &str = "SELECT name, definition FROM mainstay_limits WHERE name > $1
 const COUNT: &str = "SELECT count(*) FROM mainstay_limits";
 const IS_THERE: &str = "SELECT 1 FROM mainstay_limits WHERE name = $1";
 const VERSION: &str = "SELECT definition FROM mainstay_limit_versions WHERE name = $1 AND version = $2";
+/// Versions begin with the time, so that a limit that was deleted and made anew has other ones than before.
 const PUT: &str = "INSERT INTO mainstay_limits (name, version, definition, changed_at) \
-     VALUES ($1, 1, $2, mainstay_now()) ON CONFLICT (name) DO UPDATE SET \
+     VALUES ($1, mainstay_now(), $2, mainstay_now()) ON CONFLICT (name) DO UPDATE SET \
      version = mainstay_limits.version + 1, definition = excluded.definition, changed_at = excluded.changed_at \
      WHERE mainstay_limits.definition <> excluded.definition";
 const PUT_NEW: &str = "INSERT INTO mainstay_limits (name, version, definition, changed_at) \
      VALUES ($1, 1, $2, mainstay_now()) ON CONFLICT (name) DO NOTHING";
+const DELETE: &str = "DELETE FROM mainstay_limits WHERE name = $1";
+const DELETE_VERSIONS: &str = "DELETE FROM mainstay_limit_versions WHERE name = $1";
 const PUT_VERSION: &str = "INSERT INTO mainstay_limit_versions (name, version, definition) \
      SELECT name, version, definition FROM mainstay_limits WHERE name = $1 ON CONFLICT DO NOTHING";
 
@@ -63,7 +66,12 @@ impl Directory {
             return Ok(known);
         }
         let named = Arc::new(Named::read(version, text)?);
-        self.known.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), named.clone());
+        let mut all = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= 2 * MAX_LIMITS {
+            // More than there can be, so most were deleted.
+            all.clear();
+        }
+        all.insert(name.to_owned(), named.clone());
         Ok(named)
     }
 
@@ -80,12 +88,27 @@ impl Directory {
 
     /// Defines a limit, or changes it.
     pub(super) async fn put(tx: &Tx, name: &str, definition: &Definition) -> mainstay_store::Result<bool> {
-        if tx.query(IS_THERE, params![name]).await?.is_empty()
-            && tx.query_one(COUNT, &[]).await?.get::<i64>(0)? >= MAX_LIMITS as i64
-        {
-            return Err(Error::TooManyLimits.into());
+        if tx.query(IS_THERE, params![name]).await?.is_empty() {
+            // One after another on all nodes, so that two do not pass the bound together.
+            tx.lock("mainstay.limits.names").await?;
+            if tx.query_one(COUNT, &[]).await?.get::<i64>(0)? >= MAX_LIMITS as i64 {
+                return Err(Error::TooManyLimits.into());
+            }
         }
         Self::write(tx, name, definition, PUT).await
+    }
+
+    /// Deletes a limit. Its budgets are removed as recovered ones are: without their version they count for nothing.
+    pub(super) async fn delete(tx: &Tx, name: &str) -> mainstay_store::Result<()> {
+        if tx.execute(DELETE, params![name]).await? == 0 {
+            return Err(Error::UnknownLimit(name.to_owned()).into());
+        }
+        tx.execute(DELETE_VERSIONS, params![name]).await.map(drop)
+    }
+
+    /// Forgets a limit that was deleted.
+    pub(super) fn forget(&self, name: &str) {
+        self.known.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     /// Defines a limit unless there is one of this name.

@@ -1,12 +1,12 @@
 //! What was decided, counted by limit.
 
-use crate::limits::Figures;
+use crate::limits::{Figures, MAX_LIMITS};
 use crate::{Error, Result};
 use mainstay_core::limits::Decision;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What this process has heard of its limits. Only limits that exist are in it, so it is no larger than what was defined.
+/// Counts of this process by limit. Only limits that exist, or did, are in it.
 #[derive(Default)]
 pub(super) struct Heard {
     all: Figures,
@@ -37,11 +37,11 @@ impl Heard {
     }
 
     fn begin(&self, name: &str) -> Arc<Figures> {
-        self.of_each
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(name.to_owned())
-            .or_default()
-            .clone()
+        let mut of_each = self.of_each.write().unwrap_or_else(PoisonError::into_inner);
+        if of_each.len() >= 2 * MAX_LIMITS {
+            // More than there can be, so most were deleted.
+            of_each.clear();
+        }
+        of_each.entry(name.to_owned()).or_default().clone()
     }
 }

@@ -109,6 +109,19 @@ impl Limits {
         Ok(())
     }
 
+    /// Deletes a limit with all its budgets: on all nodes, from the next decision on. Those that Mainstay ships with stay.
+    pub async fn delete(&self, name: &str) -> Result<()> {
+        if shipped().iter().any(|(shipped, _)| *shipped == name) {
+            return Err(Error::InUse { name: name.to_owned(), reason: "Mainstay itself uses it" });
+        }
+        let delete = async |tx: Tx, (directory, name): (Arc<Directory>, String)| {
+            Directory::delete(&tx, &name).await?;
+            tx.after_commit(Arc::new(move || directory.forget(&name)))
+        };
+        let context = (self.ground().directory.clone(), name.to_owned());
+        Ok(self.store().transact_with(context, delete).await?)
+    }
+
     /// Limits, in the order of names after `after`.
     pub async fn list(&self, after: Option<&str>, limit: usize) -> Result<Vec<(String, Definition)>> {
         let limit = limit.clamp(1, MAX_LIMITS) as i64;

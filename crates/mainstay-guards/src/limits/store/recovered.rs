@@ -1,6 +1,5 @@
 //! Budgets that have recovered: a budget that is full is as good as none.
 
-use super::apply::NEVER;
 use super::directory::{Directory, Named};
 use super::sweep::{PAGE, Pages};
 use mainstay_core::limits::{Account, State};
@@ -39,7 +38,8 @@ impl Pages for Budgets {
             let limit = shard.and_then(|shard| versions.get(&key)?.as_ref()?.limits.get(shard).copied());
             let is_idle = match limit {
                 Some(limit) => account.is_idle(&limit, now_ms),
-                None => version == NEVER,
+                // A budget that was never used, or one of a limit that was deleted.
+                None => true,
             };
             if is_idle {
                 recovered.push(row.clone().into_values());

@@ -114,7 +114,7 @@ impl Permits {
 
     async fn act_in(&self, tx: &Tx, slots: &Slots, key: &str, claim: Claim) -> Result<Claimed> {
         let asks = [Ask::new(slots, key, claim)?];
-        let (claimed, _) = apply(tx, &asks, self.store().is_shared()).await?;
+        let (claimed, _) = apply(tx, &asks, self.store().capabilities().concurrent_writers).await?;
         Ok(claimed[0])
     }
 
@@ -155,9 +155,14 @@ impl Runs for Ground {
     async fn run(&self, asks: Vec<Ask>) -> Vec<Result<Claimed>> {
         let asks = Arc::new(asks);
         for left in (0..TRIES).rev() {
-            let run =
-                async |tx: Tx, (asks, is_shared): (Arc<Vec<Ask>>, bool)| apply(&tx, &asks, is_shared).await;
-            match self.store.transact_with((asks.clone(), self.store.is_shared()), run).await {
+            let run = async |tx: Tx, (asks, concurrent_writers): (Arc<Vec<Ask>>, bool)| {
+                apply(&tx, &asks, concurrent_writers).await
+            };
+            match self
+                .store
+                .transact_with((asks.clone(), self.store.capabilities().concurrent_writers), run)
+                .await
+            {
                 Ok((claimed, new)) => {
                     self.sweep.note(&self.store, new);
                     return claimed.into_iter().map(Ok).collect();
@@ -178,8 +183,12 @@ impl Runs for Ground {
 }
 
 /// Does what is asked, one ask after another; also how many rows are new.
-async fn apply(tx: &Tx, asks: &[Ask], is_shared: bool) -> mainstay_store::Result<(Vec<Claimed>, usize)> {
-    let mut held = hold(tx, asks, is_shared).await?;
+async fn apply(
+    tx: &Tx,
+    asks: &[Ask],
+    concurrent_writers: bool,
+) -> mainstay_store::Result<(Vec<Claimed>, usize)> {
+    let mut held = hold(tx, asks, concurrent_writers).await?;
     // After the wait for those who held them, if there was one.
     let now_ms = tx.now_ms().await?;
     let mut claimed = Vec::with_capacity(asks.len());
@@ -214,13 +223,13 @@ struct One {
 async fn hold<'a>(
     tx: &Tx,
     asks: &'a [Ask],
-    is_shared: bool,
+    concurrent_writers: bool,
 ) -> mainstay_store::Result<BTreeMap<&'a str, One>> {
     let mut held: BTreeMap<&str, One> = asks.iter().map(|ask| (ask.id.as_str(), One::default())).collect();
     let ids: Vec<Value> = held.keys().map(|id| Value::from(*id)).collect();
     let mut rows = HOLD.query_holding(tx, &ids, Hold::Alone).await?;
     // What is not there cannot be held. So it is put there, by whoever is first; who was may have left again meanwhile.
-    while is_shared && rows.len() < ids.len() {
+    while concurrent_writers && rows.len() < ids.len() {
         let none = |id: &Value| [id.clone(), Value::Blob(Vec::new()), 0.into()];
         PUT_NEW.execute(tx, &ids.iter().flat_map(none).collect::<Vec<_>>()).await?;
         rows = HOLD.query_holding(tx, &ids, Hold::Alone).await?;

@@ -2,7 +2,7 @@
 
 use super::house::{House, PATIENCE, fail, open, refused, succeed, until};
 use mainstay_core::circuit::Gate;
-use mainstay_core::failpoints::{Action, Failpoints};
+use mainstay_core::failpoints::{Action, Failpoints, Point};
 use mainstay_guards::circuits::{COMPONENT, Circuits, Ended, State};
 use mainstay_store::Options;
 use mainstay_testkit::postgres::Doorman;
@@ -90,7 +90,7 @@ async fn a_write_that_fails_is_made_again() {
     let store = options.open().await.unwrap();
     let circuits = Circuits::open(&store).await.unwrap();
     let circuit = circuits.circuit("mail").unwrap();
-    points.arm("store.commit", Action::Error, 0, 1);
+    points.arm(Point::StoreCommit, Action::Error, 0, 1);
     for _ in 0..3 {
         fail(&circuit).await;
     }

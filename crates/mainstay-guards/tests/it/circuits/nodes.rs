@@ -1,11 +1,13 @@
 //! One circuit over several nodes.
 
-use super::house::{House, busy, fail, open, probe, refused, succeed, until};
+use super::house::{House, PATIENCE, busy, fail, open, probe, refused, succeed, until};
 use mainstay_core::circuit::Gate;
-use mainstay_guards::circuits::{Circuits, Ended, State};
-use mainstay_testkit::stores::for_each_store;
+use mainstay_guards::circuits::{Circuits, Ended, Permit, State};
+use mainstay_store::{Store, Tx};
+use mainstay_testkit::stores::{Kind, for_each_kind, for_each_store};
 use std::sync::Arc;
-use tokio::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::{Barrier, Notify};
 
 #[test]
 fn b_123_failures_of_several_nodes_are_all_counted() {
@@ -54,7 +56,7 @@ fn another_nodes_failures_are_forgotten_by_a_success_here() {
     });
 }
 
-async fn storm(nodes: &[Circuits]) -> Vec<mainstay_guards::circuits::Permit> {
+async fn storm(nodes: &[Circuits]) -> Vec<Permit> {
     let gathered = Arc::new(Barrier::new(50));
     let callers: Vec<_> = (0..50)
         .map(|number| {
@@ -98,6 +100,77 @@ fn b_129_of_fifty_calls_on_three_nodes_one_is_the_probe() {
     });
 }
 
+/// Whether two others wait for the row that this transaction holds.
+const WAITERS: &str = "SELECT count(*) FROM pg_locks WHERE NOT granted AND (transactionid = pg_current_xact_id()::xid \
+     OR (locktype = 'tuple' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))";
+
+/// Lets two nodes ask while the circuit's row is held, and lets the row go when both wait for it. Both saw the circuit
+/// before either had claimed the probe. None when one of them gave up before the other had come.
+async fn ask_at_one_moment(store: &Store, nodes: &[Circuits; 2]) -> Option<Vec<Permit>> {
+    let (held, ended) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let hold = async |tx: Tx, (held, ended): (Arc<Notify>, Arc<AtomicBool>)| {
+        tx.query("SELECT 1 FROM mainstay_circuits WHERE name = 'mail' FOR UPDATE", &[]).await?;
+        held.notify_one();
+        loop {
+            if tx.query_one(WAITERS, &[]).await?.get::<i64>(0)? == 2 {
+                return Ok(true);
+            }
+            if ended.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+        }
+    };
+    let holding = tokio::spawn({
+        let (store, context) = (store.clone(), (held.clone(), ended.clone()));
+        async move { store.transact_with(context, hold).await.unwrap() }
+    });
+    held.notified().await;
+    let asking = nodes.clone().map(|node| {
+        let ended = ended.clone();
+        tokio::spawn(async move {
+            let admitted = node.circuit("mail").unwrap().admit().await.ok();
+            ended.store(true, Ordering::Relaxed);
+            admitted
+        })
+    });
+    let mut admitted = Vec::new();
+    for one in asking {
+        admitted.extend(one.await.unwrap());
+    }
+    if holding.await.unwrap() {
+        return Some(admitted);
+    }
+    for permit in admitted {
+        nodes[0].circuit("mail").unwrap().record(permit, Ended::GivenUp);
+    }
+    nodes[0].flush().await.unwrap();
+    None
+}
+
+#[test]
+fn b_129_of_two_nodes_that_ask_at_one_moment_one_has_the_probe() {
+    for_each_kind(&[Kind::Postgres], async |place| {
+        let house = House::open(place).await;
+        let nodes = [house.circuits.clone(), house.another().await];
+        let circuit = house.circuits.circuit("mail").unwrap();
+        open(&house.circuits, &circuit).await;
+        house.time.advance(30_000).await.unwrap();
+        for node in &nodes {
+            node.look_around().await.unwrap();
+        }
+        let asking = async {
+            loop {
+                if let Some(admitted) = ask_at_one_moment(&house.store, &nodes).await {
+                    return admitted;
+                }
+            }
+        };
+        let admitted = tokio::time::timeout(PATIENCE, asking).await.unwrap();
+        assert_eq!(admitted.len(), 1, "{admitted:?}");
+        assert_eq!(circuit.status().await.unwrap().probe_run_id.as_deref(), admitted[0].probe());
+    });
+}
+
 #[test]
 fn a_probe_whose_process_died_makes_room_when_its_lease_is_over() {
     for_each_store(async |place| {
@@ -136,5 +209,58 @@ fn b_130_a_probe_that_nobody_waits_for_any_more_changes_nothing() {
         circuit.record(second, Ended::Success);
         house.circuits.flush().await.unwrap();
         assert_eq!(circuit.status().await.unwrap().state, State::Closed);
+    });
+}
+
+#[test]
+fn a_deleted_circuit_is_forgotten_by_all_nodes_and_counts_anew() {
+    for_each_store(async |place| {
+        let house = House::open(place).await;
+        let node = house.another().await;
+        let there = node.circuit("mail").unwrap();
+        fail(&there).await;
+        node.flush().await.unwrap();
+        house.circuits.look_around().await.unwrap();
+        open(&node, &there).await;
+        let kept = house.circuits.delete("mail").await.unwrap_err();
+        assert_eq!(kept.code(), "GUARD_IN_USE", "it is open");
+        house.circuits.reset("mail", "a", "r").await.unwrap();
+        until(&there, Gate::Open).await;
+        fail(&there).await;
+        node.flush().await.unwrap();
+        house.circuits.delete("mail").await.unwrap();
+        assert_eq!(house.circuits.delete("mail").await.unwrap_err().code(), "UNKNOWN_CIRCUIT");
+        assert!(house.circuits.list(None, 10).await.unwrap().is_empty());
+        assert!(house.circuits.changes(Some("mail"), None, 10).await.unwrap().is_empty());
+        for _ in 0..2 {
+            node.look_around().await.unwrap();
+        }
+        assert!(node.states().is_empty(), "{:?}", node.states());
+        // Nodes that knew the first one hear of the second.
+        let here = house.circuits.circuit("mail").unwrap();
+        open(&house.circuits, &here).await;
+        until(&there, Gate::Shut).await;
+        refused(&there).await;
+    });
+}
+
+/// One that counts again before other nodes have looked.
+#[test]
+fn a_circuit_that_counts_again_at_once_is_heard_of() {
+    for_each_store(async |place| {
+        let house = House::open(place).await;
+        let node = house.another().await;
+        let there = node.circuit("mail").unwrap();
+        for _ in 0..20 {
+            fail(&there).await;
+            node.flush().await.unwrap();
+            node.reset("mail", "a", "r").await.unwrap();
+        }
+        house.time.advance(1_000).await.unwrap();
+        house.circuits.delete("mail").await.unwrap();
+        let here = house.circuits.circuit("mail").unwrap();
+        open(&house.circuits, &here).await;
+        node.look_around().await.unwrap();
+        until(&there, Gate::Shut).await;
     });
 }

@@ -202,7 +202,7 @@ fn b_136_an_open_circuit_survives_a_restart_with_its_count_and_b_127_its_timer()
         // The database's clock goes on, in the file's owner or in the server.
         clock.advance(60_000);
         let set = "UPDATE mainstay_test_clock SET now_ms = now_ms + 60000";
-        if store.is_shared() {
+        if store.capabilities().many_nodes {
             store.transact(async |tx| tx.execute(set, &[]).await).await.unwrap();
         }
         circuits.look_around().await.unwrap();

@@ -3,7 +3,7 @@
 //! What was acknowledged is charged, and a charge that is part of a transaction is there exactly when the rest of it is.
 
 use super::is_long;
-use mainstay_core::failpoints::Action;
+use mainstay_core::failpoints::{Action, Point};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_guards::limits::store::{COMPONENT, Limits};
 use mainstay_guards::limits::{Definition, Kind};
@@ -159,7 +159,7 @@ fn child_acknowledges_before_the_commit() {
             crash::ack("together");
             Ok(decision)
         };
-        limits.store().failpoints().arm("store.commit", Action::Abort, 0, 1);
+        limits.store().failpoints().arm(Point::StoreCommit, Action::Abort, 0, 1);
         limits.store().transact_with(limits.clone(), take).await.unwrap();
     });
 }

@@ -420,13 +420,18 @@ fn a_store_has_no_more_limits_than_it_may_have() {
     for_each_store(async |place| {
         let limits = InStore::open(&place).await.limits;
         let fill = async |tx: Tx| {
-            let sql = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9998) \
+            let sql = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9997) \
                  INSERT INTO mainstay_limits (name, version, definition, changed_at) \
                  SELECT 'limit ' || n, 1, (SELECT definition FROM mainstay_limits WHERE name = 'adminOperations'), 0 \
                  FROM numbers";
             tx.execute(sql, &[]).await
         };
         limits.store().transact(fill).await.unwrap();
+        // There is room for one, and several want it at once.
+        let names: Vec<String> = (0..8).map(|number| format!("last {number}")).collect();
+        let racing = names.iter().map(|name| limits.define(name, bucket(1.0, 1_000)));
+        let raced = futures_util::future::join_all(racing).await;
+        assert_eq!(raced.iter().filter(|defined| defined.is_ok()).count(), 1, "{raced:?}");
         let refused = limits.define("one more", bucket(1.0, 1_000)).await.unwrap_err();
         assert_eq!(refused.code(), "LIMITS_TOO_MANY");
         assert_eq!(limits.definition("one more").await.unwrap_err().code(), "UNKNOWN_LIMIT");

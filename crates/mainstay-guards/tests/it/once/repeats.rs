@@ -199,7 +199,7 @@ fn what_is_no_key_is_refused_and_runs_nothing() {
         twice.headers_mut().append("idempotency-key", "b".parse().unwrap());
         let (status, document) = problem(&router, twice).await;
         assert_eq!((status, shop.runs()), (400, 0));
-        assert_eq!(document["type"], "/docs/errors/IDEMPOTENCY_KEY_INVALID.md");
+        assert_eq!(document["type"], "/docs/errors/IDEMPOTENCY_KEY_INVALID");
     });
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn list(visit: &Visit) -> Result<Sheet, Fault> {
     };
     let fields = html! {
         (choice(visit, "status", "Status", &["pending", "retrying", "resolved", "ignored"]))
-        (choice(visit, "kind", "Kind", &["work", "onComplete", "append", "projection", "publication"]))
+        (choice(visit, "kind", "Kind", &["work", "onComplete", "append", "publication", "projection", "quarantinedEvent"]))
         (field(visit, "name", "Function, projection or target"))
         (field(visit, "error", "Error contains"))
         (field(visit, "correlationId", "Correlation"))
@@ -155,10 +155,10 @@ pub(super) fn drawn(letters: &[Value], now: i64) -> Markup {
     table(&columns, rows.collect(), "There is no such letter.")
 }
 
-/// What a letter is about, which can be looked at when it is work.
+/// The reference of a letter, with a link if it is work. Behind the event of a tenant stands the tenant.
 fn reference(id: &str) -> Markup {
     html! {
-        @if id.starts_with("work_") { (link(&path(&["console", "work", id]), id)) } @else { code { (id) } }
+        @if id.starts_with("work_") { (link(&path(&["console", "work", id]), id)) } @else { code { (id.replace('\u{1f}', " of ")) } }
     }
 }
 
@@ -189,7 +189,7 @@ pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
             ("Reference", Some(reference(letter.text("reference")))),
         ]))
         section { h2 { "Attempts" } (attempts(letter.list("attempts"), "Its attempts are told below.")) }
-        @for (title, member) in [("Work", "work"), ("Projection", "projection"), ("Publication", "publication")] {
+        @for (title, member) in [("Work", "work"), ("Projection", "projection"), ("Quarantined event", "quarantinedEvent"), ("Publication", "publication")] {
             @if letter.get(member).is_some_and(|about| !about.is_null()) { section { h2 { (title) } (pretty(&letter[member])) } }
         }
     };

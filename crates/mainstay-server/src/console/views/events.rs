@@ -1,6 +1,6 @@
 //! Events: the newest first, by type, tag, stream, correlation and time; one in full; a stream.
 
-use super::super::api::{Fault, path};
+use super::super::api::{Fault, path, tenant_of, with_tenant};
 use super::super::page::Sheet;
 use super::super::parts::{
     Column, Told, code, count, field, filters, link, moment, next, pretty, rows, short, table,
@@ -78,7 +78,7 @@ fn drawn(events: &[Value]) -> Markup {
         let tags = event.list("tags").iter().filter_map(Value::as_str);
         vec![
             html! { (count(event.number("position"))) },
-            link(&path(&["console", "events", event.text("eventId")]), event.text("type")),
+            link(&with_tenant(path(&["console", "events", event.text("eventId")]), tenant_of(event)), event.text("type")),
             stream_link(event),
             html! { @for tag in tags.take(4) { a.tag href={ "/console/events?tag=" (escaped(tag)) } { (short(tag, 32)) } " " } },
             link(&path(&["console", "traces", event.text("correlationId")]), event.text("correlationId")),
@@ -107,8 +107,9 @@ fn stream_link(event: &Value) -> Markup {
 }
 
 pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
-    let event = visit.get(&path(&["v1", "events", id])).await?;
-    let published = visit.get(&path(&["v1", "publications", id])).await.unwrap_or_default();
+    let event = visit.get(&visit.asked.only(&path(&["v1", "events", id]), &["tenant"], &[])).await?;
+    let published = visit.asked.only(&path(&["v1", "publications", id]), &["tenant"], &[]);
+    let published = visit.get(&published).await.unwrap_or_default();
     let text = |name: &str| event.get(name).and_then(Value::as_str).map(code);
     let tags = event.list("tags").iter().filter_map(Value::as_str);
     let trace = event.get("trace").filter(|trace| !trace.is_null());

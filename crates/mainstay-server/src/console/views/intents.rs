@@ -1,6 +1,6 @@
 //! Intents: long operations that began, and those that nobody has ended.
 
-use super::super::api::{Fault, path};
+use super::super::api::{Fault, path, tenant_of, with_tenant};
 use super::super::page::Sheet;
 use super::super::parts::{
     Ask, Column, Told, ago, badge, choice, code, field, filters, link, moment, next, pretty, rows, span,
@@ -36,7 +36,10 @@ fn drawn(visit: &Visit, intents: &[Value], nothing: &str) -> Markup {
     let now = visit.now_ms();
     let rows = intents.iter().map(|one| {
         vec![
-            link(&path(&["console", "intents", one.text("intentKey")]), one.text("intentKey")),
+            link(
+                &with_tenant(path(&["console", "intents", one.text("intentKey")]), tenant_of(one)),
+                one.text("intentKey"),
+            ),
             html! { (one.text("operationType")) },
             badge(one.text("status")),
             html! { (one["onTimeout"].text("policy")) },
@@ -64,7 +67,10 @@ fn abandon(visit: &Visit, intent: &Value) -> Markup {
     let ask = Ask {
         verb: "Abandon",
         meaning: "The operation is given up, and an event says so; whoever completes it later is refused.",
-        call: format!("POST {}", path(&["admin", "intents", intent.text("intentKey"), "abandon"])),
+        call: format!(
+            "POST {}",
+            with_tenant(path(&["admin", "intents", intent.text("intentKey"), "abandon"]), tenant_of(intent))
+        ),
         with: vec![("document", "1".to_owned())],
         fields: html! { label { "Why" input type="text" name="set.reason" maxlength="200"; } },
         said: "The intent is abandoned.",
@@ -75,10 +81,11 @@ fn abandon(visit: &Visit, intent: &Value) -> Markup {
 }
 
 pub(super) async fn one(visit: &Visit, key: &str) -> Result<Sheet, Fault> {
-    let intent = visit.get(&path(&["admin", "intents", key])).await?;
+    let intent = visit.get(&visit.asked.only(&path(&["admin", "intents", key]), &["tenant"], &[])).await?;
     let text = |name: &str| intent.get(name).and_then(Value::as_str).map(code);
     let event = |name: &str| {
-        intent.get(name).and_then(Value::as_str).map(|id| link(&path(&["console", "events", id]), id))
+        let id = intent.get(name).and_then(Value::as_str);
+        id.map(|id| link(&with_tenant(path(&["console", "events", id]), tenant_of(&intent)), id))
     };
     let (kind, id) = (intent.text("streamType"), intent.text("streamId"));
     let live = html! {
@@ -88,6 +95,7 @@ pub(super) async fn one(visit: &Visit, key: &str) -> Result<Sheet, Fault> {
             ("Operation", text("operationType")),
             ("Stream", Some(link(&path(&["console", "streams", kind, id]), &format!("{kind}/{id}")))),
             ("Context", text("boundedContext")),
+            ("Tenant", text("tenantId")),
             ("Correlation", Some(link(&path(&["console", "traces", intent.text("correlationId")]), intent.text("correlationId")))),
             ("Began", Some(moment(intent.number("startedAt")))),
             ("Time", Some(html! { (span(intent.number("timeoutMs"))) ", until " (moment(intent.number("timeoutAt"))) })),

@@ -1,6 +1,6 @@
 //! Projections: lag, status, rebuilds with their progress, pauses, and events that were put aside.
 
-use super::super::api::{Fault, path};
+use super::super::api::{Fault, path, tenant_of, with_tenant};
 use super::super::page::Sheet;
 use super::super::parts::{
     Ask, Column, Told, ago, badge, count, field, filters, link, meter, moment, next, rows, short, span, table,
@@ -134,9 +134,12 @@ async fn poison(visit: &Visit, projection: Option<&str>) -> Result<Markup, Fault
     let now = visit.now_ms();
     let drawn = page.list("poisonEvents").iter().map(|one| {
         let (projection, event) = (one.text("projectionName"), one.text("eventId"));
-        let call = |verb: &str| format!("POST {}", path(&["admin", "poison-events", projection, event, verb]));
+        let call = |verb: &str| {
+            let event = path(&["admin", "poison-events", projection, event, verb]);
+            format!("POST {}", with_tenant(event, tenant_of(one)))
+        };
         vec![
-            link(&path(&["console", "events", event]), one.text("eventType")),
+            link(&with_tenant(path(&["console", "events", event]), tenant_of(one)), one.text("eventType")),
             link(&path(&["console", "projections", projection]), projection),
             badge(one.text("status")),
             html! { (one.number("attempts")) },

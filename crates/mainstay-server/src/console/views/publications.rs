@@ -1,6 +1,6 @@
 //! Publications: what was published to which context, and what came of it.
 
-use super::super::api::{Fault, path};
+use super::super::api::{Fault, path, tenant_of, with_tenant};
 use super::super::page::Sheet;
 use super::super::parts::{Ask, Column, Told, ago, badge, choice, field, filters, link, next, short, table};
 use super::super::visit::Visit;
@@ -23,9 +23,11 @@ pub(super) async fn list(visit: &Visit) -> Result<Sheet, Fault> {
 }
 
 pub(super) async fn of_event(visit: &Visit, event: &str) -> Result<Sheet, Fault> {
-    let found = visit.get(&path(&["v1", "publications", event])).await?;
+    let asked = visit.asked.only(&path(&["v1", "publications", event]), &["tenant"], &[]);
+    let found = visit.get(&asked).await?;
+    let tenant = found.list("publications").first().and_then(tenant_of);
     let live = html! {
-        p { (link(&path(&["console", "events", event]), "The event")) }
+        p { (link(&with_tenant(path(&["console", "events", event]), tenant), "The event")) }
         (drawn(visit, found.list("publications")))
     };
     Ok(Sheet::new("Publications of an event", live))
@@ -36,9 +38,12 @@ pub(super) fn drawn(visit: &Visit, publications: &[Value]) -> Markup {
     let rows = publications.iter().map(|one| {
         let (event, target) = (one.text("eventId"), one.text("targetContext"));
         let letter = one.text("letter");
-        let call = |verb: &str| format!("POST {}", path(&["admin", "publications", "letters", target, event, verb]));
+        let call = |verb: &str| {
+            let letter = path(&["admin", "publications", "letters", target, event, verb]);
+            format!("POST {}", with_tenant(letter, tenant_of(one)))
+        };
         vec![
-            link(&path(&["console", "events", event]), one.text("eventType")),
+            link(&with_tenant(path(&["console", "events", event]), tenant_of(one)), one.text("eventType")),
             html! { (one.text("sourceContext")) " → " (target) },
             html! { (badge(one.text("status"))) @if letter == "ignored" { " " (badge(letter)) } },
             html! { (one.number("attemptCount")) },

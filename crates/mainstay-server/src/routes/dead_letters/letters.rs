@@ -7,7 +7,7 @@ use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
 use axum::extract::State;
-use mainstay_flows::dead_letters::{Detail, Filter, Group, Listed, Operation, Stats, Status};
+use mainstay_flows::dead_letters::{Detail, Filter, Groups, Kind, Listed, Operation, Stats, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
@@ -16,12 +16,16 @@ use utoipa::IntoParams;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Parameters {
-    /// Of this kind: `work`, `onComplete`, `append`, `projection`, `publication`, or what work was enqueued with.
+    /// Of this kind: `work`, `onComplete`, `append`, `publication`, `projection`, `quarantinedEvent`, or a kind that work was
+    /// enqueued with.
     #[param(min_length = 1, max_length = 128)]
     kind: Option<String>,
     /// Of this function, projection or target.
     #[param(min_length = 1, max_length = 256)]
     name: Option<String>,
+    /// Of work of this pool; letters of other sources have none.
+    #[param(min_length = 1, max_length = 256)]
+    pool: Option<String>,
     /// Of this status.
     #[param(value_type = Option<schema::Status>)]
     status: Option<Status>,
@@ -49,9 +53,12 @@ pub(super) struct Parameters {
 
 impl Parameters {
     fn wanted(self) -> Answer<Filter> {
-        let Self { kind, name, status, group, error, correlation_id, failed_since, failed_before, .. } = self;
+        let Self {
+            kind, name, pool, status, group, error, correlation_id, failed_since, failed_before, ..
+        } = self;
         let group = group.as_deref().map(Filter::parse_group).transpose()?;
-        Ok(Filter { kind, name, status, group, error, correlation_id, failed_since, failed_before })
+        let kind = kind.map(Kind::from);
+        Ok(Filter { kind, name, pool, status, group, error, correlation_id, failed_since, failed_before })
     }
 
     /// The same, for what has no pages.
@@ -65,16 +72,13 @@ impl Parameters {
 
 /// A page of letters.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Letters {
     letters: Vec<Listed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-}
-
-/// Groups of letters.
-#[derive(Debug, Serialize)]
-pub(super) struct Groups {
-    groups: Vec<Group>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_partial: bool,
 }
 
 /// What is asked, in one text.
@@ -99,9 +103,9 @@ pub(super) async fn list(Inbox(inbox, _): Inbox, Query(asked): Query<Parameters>
             .ok_or_else(|| Problem::invalid_parameter("cursor", "is not the `next` of a page"))
     });
     let before = before.transpose()?;
-    let letters = inbox.list(asked.wanted()?, before, limit).await?;
-    let next = letters.last().filter(|_| letters.len() == limit).map(|last| Listed::id(last.number));
-    Ok(Masked(Letters { letters, next }))
+    let page = inbox.list(asked.wanted()?, before, limit).await?;
+    let next = page.next.map(Listed::id);
+    Ok(Masked(Letters { letters: page.letters, next, is_partial: page.is_partial }))
 }
 
 /// Count dead letters by status, kind and name
@@ -132,7 +136,7 @@ pub(super) async fn groups(
     let wanted = asked.whole()?;
     let question = question(&wanted, limit);
     let count = async { inbox.groups(wanted, limit).await.map_err(Problem::from) };
-    Ok(Json(Groups { groups: app.letter_groups().ask(&question, followed, count).await? }))
+    Ok(Json(app.letter_groups().ask(&question, followed, count).await?))
 }
 
 /// Look at a dead letter: what it is about, and every failure that is known

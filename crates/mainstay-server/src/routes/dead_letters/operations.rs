@@ -20,6 +20,9 @@ pub(super) struct Wanted {
     #[serde(default)]
     #[schema(value_type = schema::Filter)]
     filter: Filter,
+    /// About the oldest of these letters, at most so many; about all unless given.
+    #[schema(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
 }
 
 /// Which operations are wanted.
@@ -64,7 +67,10 @@ pub(super) async fn preview(
     Json(wanted): Json<Wanted>,
 ) -> Answer<Json<Operation>> {
     may(&asks, wanted.action)?;
-    Ok(Json(inbox.preview(wanted.action, wanted.filter, asks.name()).await?))
+    let Wanted { action, filter, limit: asked } = wanted;
+    let most = asked.map(|asked| limit(Some(asked))).transpose();
+    let most = most.map_err(|_| Problem::invalid_field("limit", "must be 1 to 1000"))?;
+    Ok(Json(inbox.preview_some(action, filter, most, asks.name()).await?))
 }
 
 /// List what was done about dead letters, by whom and with which outcome, the newest first

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "only their descriptions are used")]
 
 use crate::routes::{flows, work};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// What was done about a letter.
@@ -45,6 +46,9 @@ pub(super) struct Filter {
     /// Of this function, projection or target.
     #[schema(min_length = 1, max_length = 256)]
     name: Option<String>,
+    /// Of work of this pool; letters of other sources have none.
+    #[schema(min_length = 1, max_length = 256)]
+    pool: Option<String>,
     /// Of this status.
     status: Option<Status>,
     /// Of this group of errors.
@@ -69,7 +73,7 @@ pub(super) struct Filter {
 #[schema(rename_all = "camelCase")]
 struct DeadLetter {
     letter_id: String,
-    /// `work`, `onComplete`, `append`, `projection`, `publication`, or what work was enqueued with.
+    /// `work`, `onComplete`, `append`, `publication`, `projection`, `quarantinedEvent`, or a kind that work was enqueued with.
     kind: String,
     /// The function, projection or target that failed.
     name: String,
@@ -90,10 +94,13 @@ struct DeadLetter {
 
 /// A page of dead letters.
 #[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
 pub(super) struct DeadLetters {
     letters: Vec<DeadLetter>,
     /// The `cursor` of the next page, when there may be more.
     next: Option<String>,
+    /// Whether only part was looked at, as much as one request may: there is a `next`. Absent when not.
+    is_partial: Option<bool>,
 }
 
 /// A dead letter with all that is known of it.
@@ -109,6 +116,8 @@ pub(super) struct DeadLetterDetail {
     work: Option<work::schema::Letter>,
     /// Of a projection.
     projection: Option<flows::schema::failures::ProjectionLetter>,
+    /// Of an event that a projection has quarantined.
+    quarantined_event: Option<flows::schema::failures::QuarantinedEvent>,
     /// Of a publication.
     publication: Option<flows::schema::publications::PublicationLetter>,
 }
@@ -145,6 +154,10 @@ pub(super) struct DeadLetterStats {
     /// When the oldest of those failed.
     oldest_pending: Option<i64>,
     counts: Vec<DeadLetterCount>,
+    /// Letters of the kind `projection`, under `{projection}:{status}`.
+    by_projection_and_status: BTreeMap<String, u64>,
+    /// Whether only the newest letters were looked at, as many as a search may. Absent when not.
+    is_partial: Option<bool>,
 }
 
 /// Letters that have failed in the same way.
@@ -165,8 +178,11 @@ struct DeadLetterGroup {
 
 /// Groups of dead letters.
 #[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
 pub(super) struct DeadLetterGroups {
     groups: Vec<DeadLetterGroup>,
+    /// Whether only the newest letters were looked at, as many as a search may. Absent when not.
+    is_partial: Option<bool>,
 }
 
 /// A letter about which nothing could be done.

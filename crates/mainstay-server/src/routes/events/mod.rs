@@ -13,13 +13,13 @@ mod select;
 mod streams;
 mod subscribe;
 
-use crate::{App, Permission, Principal, Routes};
+use crate::{App, Permission, Principal, Role, Routes};
 use mainstay_events::Log;
 use utoipa_axum::routes;
 
 pub(super) fn routes() -> Routes {
     Routes::default()
-        .add(Permission::Operator.batch(), routes!(append::append))
+        .add(Permission::Operator.batch().or(Role::Publisher), routes!(append::append))
         .add(Permission::Reader, routes!(read::read))
         .add(Permission::Reader, routes!(read::get))
         .add(Permission::Reader.streaming(), routes!(subscribe::subscribe))

@@ -19,10 +19,10 @@ impl From<Error> for Problem {
             Error::Invalid { field, .. }
             | Error::TooLarge { field, .. }
             | Error::ScopeKey { field, .. }
-            | Error::Tenant { field } => problem.with("field", field),
-            Error::Empty | Error::TooMany { .. } => problem.with("field", "events"),
+            | Error::Tenant { field } => problem.of_field(field),
+            Error::Empty | Error::TooMany { .. } => problem.of_field("events"),
             Error::AfterBeyondHead { after, head } => {
-                problem.with("field", "condition.after").with("after", after).with("head", head)
+                problem.of_field("condition.after").with("after", after).with("head", head)
             }
             Error::ConditionFailed { witness, head } => {
                 let witness = json!({

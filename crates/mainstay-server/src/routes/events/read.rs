@@ -2,6 +2,7 @@
 
 use super::select::{Order, Parameters};
 use super::{log_of, schema};
+use crate::extract::{OfTenant, Whose};
 use crate::{Answer, App, Path, Principal, Query};
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -33,13 +34,17 @@ pub(super) async fn read(
 
 /// Look at one event in full, by its id
 #[utoipa::path(get, path = "/v1/events/{eventId}", operation_id = "getEvent", tag = "events",
-    params(("eventId" = String, Path, description = "The event")), responses((status = 200, body = schema::Event)))]
+    params(("eventId" = String, Path, description = "The event"), OfTenant),
+    responses((status = 200, body = schema::Event)))]
 pub(super) async fn get(
     State(app): State<App>,
-    principal: Principal,
+    whose: Whose,
     Path(event_id): Path<String>,
 ) -> Answer<Response> {
-    let found = log_of(&app, &principal).find(&event_id).await?;
+    let found = match whose.tenant() {
+        Some(tenant) => app.log().for_tenant(tenant).find(&event_id).await?,
+        None => app.log().find(&event_id).await?,
+    };
     let event = found.ok_or(Error::NotFound(event_id))?;
     let mut body = Vec::new();
     Event::write_json(&event, &mut body);

@@ -43,7 +43,7 @@ pub(super) async fn read(
     for (field, text) in [("type", &stream_type), ("id", &id)] {
         if text.len() > MAX_NAME_BYTES || text.contains(char::is_control) {
             let detail = format!("{field}: has at most {MAX_NAME_BYTES} bytes and no control characters");
-            return Err(Problem::new(&crate::error::PATH_INVALID, detail).with("field", field));
+            return Err(Problem::new(&crate::error::PATH_INVALID, detail).of_field(field));
         }
     }
     let stream = log_of(&app, &principal).read_stream(&stream_type, &id, after, limit).await?;

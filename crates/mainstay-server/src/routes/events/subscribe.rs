@@ -3,6 +3,7 @@
 use super::log_of;
 use super::read::check_epoch;
 use super::select::{Parameters, position};
+use crate::app::RoomToFollow;
 use crate::{Answer, App, Principal, Problem, Query, Shutdown};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -14,7 +15,6 @@ use mainstay_events::Subscription;
 use std::convert::Infallible;
 use std::io::Write;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 /// Proxies and clients give up on a line that is silent for half a minute or more.
@@ -51,7 +51,7 @@ pub(super) async fn subscribe(
     let epoch = log.epoch().await?;
     check_epoch(expected, epoch)?;
     let following = Following {
-        _room: app.room_to_follow()?,
+        _room: app.room_to_follow(&principal)?,
         last_sent: selection.after,
         subscription: log.subscribe(selection).in_epoch(epoch),
         shutdown: app.shutdown().clone(),
@@ -76,7 +76,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A client that follows.
 struct Following {
-    _room: OwnedSemaphorePermit,
+    _room: RoomToFollow,
     subscription: Subscription,
     shutdown: Shutdown,
     opening: Option<Bytes>,

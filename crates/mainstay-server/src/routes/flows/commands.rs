@@ -2,12 +2,13 @@
 
 use super::problem::rejected;
 use super::schema::commands as schema;
+use crate::extract::{OfTenant, Whose};
+use crate::masked::Masked;
 use crate::{Answer, App, Json, Path, Principal, Trace};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use mainstay_events::{AppendedEvent, ScopeClaim};
-use mainstay_flows::Error;
 use mainstay_flows::commands::{self, ConflictRetry, Deferred, Dispatched, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,6 +100,8 @@ pub(super) struct Status {
     command_id: String,
     command_type: String,
     correlation_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant_id: Option<String>,
     state: commands::State,
     attempt: u32,
     created_at: i64,
@@ -189,22 +192,25 @@ pub(super) async fn dispatch(
 }
 
 /// Look at a command
+///
+/// Members that are secret by their names are hidden.
 #[utoipa::path(get, path = "/v1/commands/{commandId}", operation_id = "getCommand", tag = "commands",
-    params(("commandId" = String, Path, description = "The command")),
+    params(("commandId" = String, Path, description = "The command"), OfTenant),
     responses((status = 200, body = schema::Status)))]
 pub(super) async fn get(
     State(app): State<App>,
-    principal: Principal,
+    whose: Whose,
     Path(command_id): Path<String>,
-) -> Answer<Json<Status>> {
-    let status = app.commands().status(&command_id).await?;
-    if !principal.sees(status.tenant_id.as_deref()) {
-        return Err(Error::CommandNotFound(command_id).into());
-    }
-    Ok(Json(Status {
+) -> Answer<Masked<Status>> {
+    let status = match whose.tenant() {
+        Some(tenant) => app.commands().for_tenant(tenant).status(&command_id).await?,
+        None => app.commands().status(&command_id).await?,
+    };
+    Ok(Masked(Status {
         command_id: status.command_id,
         command_type: status.command_type,
         correlation_id: status.correlation_id,
+        tenant_id: status.tenant_id,
         state: status.state,
         attempt: status.attempt,
         created_at: status.created_at,

@@ -2,14 +2,31 @@
 
 use super::Models;
 use super::schema::failures as schema;
+use crate::extract::{OfTenant, Whose};
 use crate::masked::Masked;
 use crate::routes::limit;
-use crate::{Answer, Json, Path, Problem, Query};
+use crate::{Answer, App, Json, Path, Problem, Query};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use mainstay_flows::projections::Projections;
 use mainstay_flows::projections::failures::{
     Letter, LetterFilter, LetterStats, LetterStatus, PoisonEvent, PoisonStats,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+
+/// The read models, for what events of one id have failed for.
+pub(super) struct Failed(Projections);
+
+impl FromRequestParts<App> for Failed {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Models(models) = Models::from_request_parts(parts, app).await?;
+        let whose = Whose::from_request_parts(parts, app).await?;
+        Ok(Self(whose.tenant().map_or_else(|| models.clone(), |tenant| models.for_tenant(tenant))))
+    }
+}
 
 /// Which poison events are wanted.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -61,41 +78,6 @@ pub(super) struct Letters {
     next: Option<String>,
 }
 
-/// Which letters are tried again, the oldest first.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct SomeLetters {
-    /// Of this projection; of all unless given.
-    projection: Option<String>,
-    /// Of this status, `pending` or `ignored`; pending ones unless given.
-    #[schema(value_type = Option<schema::LetterStatus>)]
-    status: Option<LetterStatus>,
-    /// Of events that belong together under this id.
-    correlation_id: Option<String>,
-    /// At most so many.
-    #[schema(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<usize>,
-}
-
-/// Which letters are left for good: pending ones of a projection, the oldest first.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct IgnoredLetters {
-    /// Of this projection.
-    projection: String,
-    /// At most so many.
-    #[schema(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<usize>,
-}
-
-/// Which letters are removed.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct PurgedLetters {
-    /// Those that were resolved more than so many days ago.
-    older_than_days: u32,
-}
-
 /// How a letter is tried again through the retrier.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -145,12 +127,13 @@ fn place(cursor: Option<&str>) -> Answer<Option<(u64, String)>> {
     read.map(Some).ok_or_else(|| Problem::invalid_parameter("cursor", "is none that was given out"))
 }
 
-fn cursor(position: u64, projection: &str) -> String {
-    format!("{position}.{projection}")
+/// A cursor that was read and written once more, for fuzzing.
+pub(crate) fn failure_cursor(text: &str) -> Option<String> {
+    place(Some(text)).ok().flatten().map(|(position, projection)| cursor(position, &projection))
 }
 
-fn some(asked: Option<usize>) -> Answer<Option<usize>> {
-    asked.map(|asked| limit(Some(asked))).transpose()
+fn cursor(position: u64, projection: &str) -> String {
+    format!("{position}.{projection}")
 }
 
 /// List events that were put aside, in the order of the log
@@ -178,10 +161,10 @@ pub(super) async fn poison_stats(Models(models): Models) -> Answer<Json<PoisonSt
 #[utoipa::path(post, path = "/admin/poison-events/{projection}/{eventId}/unquarantine",
     operation_id = "unquarantineEvent", tag = "projections",
     params(("projection" = String, Path, description = "The projection"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = TriedAgain)))]
 pub(super) async fn unquarantine(
-    Models(models): Models,
+    Failed(models): Failed,
     Path((projection, event_id)): Path<(String, String)>,
 ) -> Answer<Json<TriedAgain>> {
     Ok(Json(TriedAgain { work_id: models.unquarantine(&projection, &event_id).await? }))
@@ -190,10 +173,10 @@ pub(super) async fn unquarantine(
 /// Leave an event for good that was put aside
 #[utoipa::path(post, path = "/admin/poison-events/{projection}/{eventId}/ignore", operation_id = "ignorePoisonEvent",
     tag = "projections", params(("projection" = String, Path, description = "The projection"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = Counted)))]
 pub(super) async fn ignore_poison(
-    Models(models): Models,
+    Failed(models): Failed,
     Path((projection, event_id)): Path<(String, String)>,
 ) -> Answer<Json<Counted>> {
     models.ignore_quarantined(&projection, &event_id).await?;
@@ -225,10 +208,10 @@ pub(super) async fn letter_stats(Models(models): Models) -> Answer<Json<LetterSt
 /// Look at a dead letter of a projection
 #[utoipa::path(get, path = "/admin/projection-letters/{projection}/{eventId}", operation_id = "getProjectionLetter",
     tag = "projections", params(("projection" = String, Path, description = "The projection"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = schema::ProjectionLetter)))]
 pub(super) async fn letter(
-    Models(models): Models,
+    Failed(models): Failed,
     Path((projection, event_id)): Path<(String, String)>,
 ) -> Answer<Masked<Letter>> {
     Ok(Masked(models.letter(&projection, &event_id).await?))
@@ -238,10 +221,10 @@ pub(super) async fn letter(
 #[utoipa::path(post, path = "/admin/projection-letters/{projection}/{eventId}/retry",
     operation_id = "retryProjectionLetter", tag = "projections",
     params(("projection" = String, Path, description = "The projection"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = TriedAgain)))]
 pub(super) async fn retry_letter(
-    Models(models): Models,
+    Failed(models): Failed,
     Path((projection, event_id)): Path<(String, String)>,
 ) -> Answer<Json<TriedAgain>> {
     Ok(Json(TriedAgain { work_id: models.retry_letter(&projection, &event_id).await? }))
@@ -251,10 +234,10 @@ pub(super) async fn retry_letter(
 #[utoipa::path(post, path = "/admin/projection-letters/{projection}/{eventId}/run",
     operation_id = "runProjectionLetter", tag = "projections",
     params(("projection" = String, Path, description = "The projection"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     request_body = RunLetter, responses((status = 200, body = RunBegun)))]
 pub(super) async fn run_letter(
-    Models(models): Models,
+    Failed(models): Failed,
     Path((projection, event_id)): Path<(String, String)>,
     Json(asked): Json<RunLetter>,
 ) -> Answer<Json<RunBegun>> {
@@ -266,10 +249,10 @@ pub(super) async fn run_letter(
 #[utoipa::path(post, path = "/admin/projection-letters/{projection}/{eventId}/prepare",
     operation_id = "prepareProjectionLetter", tag = "projections",
     params(("projection" = String, Path, description = "The projection"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = schema::ProjectionLetter)))]
 pub(super) async fn prepare_letter(
-    Models(models): Models,
+    Failed(models): Failed,
     Path((projection, event_id)): Path<(String, String)>,
 ) -> Answer<Masked<Letter>> {
     Ok(Masked(models.prepare_letter(&projection, &event_id).await?))
@@ -290,45 +273,12 @@ pub(super) async fn complete_letter(
 #[utoipa::path(post, path = "/admin/projection-letters/{projection}/{eventId}/ignore",
     operation_id = "ignoreProjectionLetter", tag = "projections",
     params(("projection" = String, Path, description = "The projection"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = Counted)))]
 pub(super) async fn ignore_letter(
-    Models(models): Models,
+    Failed(models): Failed,
     Path((projection, event_id)): Path<(String, String)>,
 ) -> Answer<Json<Counted>> {
     models.ignore_letter(&projection, &event_id).await?;
     Ok(Json(Counted { count: 1 }))
-}
-
-/// Try dead letters of projections again
-#[utoipa::path(post, path = "/admin/projection-letters/retry", operation_id = "retryProjectionLetters",
-    tag = "projections", request_body = SomeLetters, responses((status = 200, body = Counted)))]
-pub(super) async fn retry_letters(
-    Models(models): Models,
-    Json(asked): Json<SomeLetters>,
-) -> Answer<Json<Counted>> {
-    let SomeLetters { projection, status, correlation_id, limit } = asked;
-    let wanted = LetterFilter { projection, status, correlation_id, after: None };
-    Ok(Json(Counted { count: models.retry_letters(wanted, some(limit)?).await? as u64 }))
-}
-
-/// Leave pending dead letters of a projection for good
-#[utoipa::path(post, path = "/admin/projection-letters/ignore", operation_id = "ignoreProjectionLetters",
-    tag = "projections", request_body = IgnoredLetters, responses((status = 200, body = Counted)))]
-pub(super) async fn ignore_letters(
-    Models(models): Models,
-    Json(asked): Json<IgnoredLetters>,
-) -> Answer<Json<Counted>> {
-    let count = models.bulk_ignore(&asked.projection, some(asked.limit)?).await?;
-    Ok(Json(Counted { count: count as u64 }))
-}
-
-/// Remove dead letters of projections that were resolved
-#[utoipa::path(post, path = "/admin/projection-letters/purge", operation_id = "purgeProjectionLetters",
-    tag = "projections", request_body = PurgedLetters, responses((status = 200, body = Counted)))]
-pub(super) async fn purge_letters(
-    Models(models): Models,
-    Json(asked): Json<PurgedLetters>,
-) -> Answer<Json<Counted>> {
-    Ok(Json(Counted { count: models.purge_resolved(asked.older_than_days).await? }))
 }

@@ -2,6 +2,7 @@
 
 use super::schema::commands::Payload;
 use super::schema::intents as schema;
+use crate::extract::{OfTenant, Whose};
 use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, App, Json, Path, Principal, Problem, Query, Trace};
@@ -28,6 +29,19 @@ impl FromRequestParts<App> for Book {
             Some(tenant) => app.intents().for_tenant(tenant),
             None => app.intents().clone(),
         }))
+    }
+}
+
+/// The intents that a key is looked up among.
+pub(super) struct Keyed(Intents);
+
+impl FromRequestParts<App> for Keyed {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let whose = Whose::from_request_parts(parts, app).await?;
+        let all = app.intents();
+        Ok(Self(whose.tenant().map_or_else(|| all.clone(), |tenant| all.for_tenant(tenant))))
     }
 }
 
@@ -188,10 +202,10 @@ pub(super) async fn record(
 /// Whoever is first decides. Sent again in the same way, it is a success that changes nothing; an intent that has ended
 /// otherwise is `INTENT_ALREADY_ENDED`.
 #[utoipa::path(post, path = "/v1/intents/{intentKey}/complete", operation_id = "completeIntent", tag = "intents",
-    params(("intentKey" = String, Path, description = "The intent")), request_body = End,
+    params(("intentKey" = String, Path, description = "The intent"), OfTenant), request_body = End,
     responses((status = 200, body = schema::CompletedIntent)))]
 pub(super) async fn complete(
-    Book(intents): Book,
+    Keyed(intents): Keyed,
     Path(intent_key): Path<String>,
     Json(asked): Json<End>,
 ) -> Answer<Json<Completed>> {
@@ -209,14 +223,14 @@ pub(super) async fn complete(
 pub(super) async fn orphans(
     Book(intents): Book,
     Query(asked): Query<OrphanParameters>,
-) -> Answer<Json<IntentPage>> {
+) -> Answer<Masked<IntentPage>> {
     let limit = limit(asked.limit)?;
     let orphans = Orphans {
         operation_type: plain("operationType", asked.operation_type)?,
         older_than_ms: asked.older_than_ms.unwrap_or(0),
         after: place(asked.cursor.as_deref())?,
     };
-    Ok(Json(intents.orphans(orphans, limit).await?))
+    Ok(Masked(intents.orphans(orphans, limit).await?))
 }
 
 /// List intents, the newest first
@@ -235,18 +249,18 @@ pub(super) async fn list(Book(intents): Book, Query(asked): Query<Parameters>) -
 
 /// Look at an intent
 #[utoipa::path(get, path = "/admin/intents/{intentKey}", operation_id = "getIntent", tag = "intents",
-    params(("intentKey" = String, Path, description = "The intent")),
+    params(("intentKey" = String, Path, description = "The intent"), OfTenant),
     responses((status = 200, body = schema::Intent)))]
-pub(super) async fn get(Book(intents): Book, Path(intent_key): Path<String>) -> Answer<Masked<Intent>> {
+pub(super) async fn get(Keyed(intents): Keyed, Path(intent_key): Path<String>) -> Answer<Masked<Intent>> {
     Ok(Masked(intents.get(&intent_key).await?))
 }
 
 /// Give an intent up, with an event
 #[utoipa::path(post, path = "/admin/intents/{intentKey}/abandon", operation_id = "abandonIntent", tag = "intents",
-    params(("intentKey" = String, Path, description = "The intent")), request_body = Abandon,
+    params(("intentKey" = String, Path, description = "The intent"), OfTenant), request_body = Abandon,
     responses((status = 200, body = schema::CompletedIntent)))]
 pub(super) async fn abandon(
-    Book(intents): Book,
+    Keyed(intents): Keyed,
     Path(intent_key): Path<String>,
     Json(asked): Json<Abandon>,
 ) -> Answer<Json<Completed>> {

@@ -21,14 +21,13 @@ mod replays;
 pub(super) mod schema;
 mod traces;
 
-use crate::{App, Permission, Principal, Problem, Routes};
+pub(crate) use failures::failure_cursor;
+
+use crate::{App, Permission, Principal, Problem, Role, Routes};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use mainstay_flows::projections::Projections;
 use utoipa_axum::routes;
-
-/// Where it is seen first what is done about many letters, whatever their kind.
-const MANY: &str = "/admin/dead-letter-operations";
 
 pub(super) fn routes() -> Routes {
     use Permission::{Admin, Operator, Reader};
@@ -46,7 +45,7 @@ pub(super) fn routes() -> Routes {
         .add(Operator, routes!(replays::trigger_all))
         .add(Reader, routes!(replays::list))
         .add(Reader, routes!(replays::get))
-        .add(Operator, routes!(replays::cancel))
+        .add(Operator.written(), routes!(replays::cancel))
         .add(Operator, routes!(replays::pause))
         .add(Operator, routes!(replays::resume))
         .add(Reader, routes!(failures::poison_events))
@@ -61,10 +60,7 @@ pub(super) fn routes() -> Routes {
         .add(Operator, routes!(failures::prepare_letter))
         .add(Operator, routes!(failures::complete_letter))
         .add(Operator, routes!(failures::ignore_letter))
-        .add(Operator.replaced_by(MANY), routes!(failures::retry_letters))
-        .add(Operator.replaced_by(MANY), routes!(failures::ignore_letters))
-        .add(Admin.replaced_by(MANY), routes!(failures::purge_letters))
-        .add(Operator, routes!(publications::publish))
+        .add(Operator.or(Role::Publisher), routes!(publications::publish))
         .add(Reader, routes!(publications::status))
         .add(Reader, routes!(publications::list))
         .add(Reader, routes!(publications::letters))
@@ -72,8 +68,6 @@ pub(super) fn routes() -> Routes {
         .add(Reader, routes!(publications::letter))
         .add(Operator, routes!(publications::retry_letter))
         .add(Operator, routes!(publications::ignore_letter))
-        .add(Operator.replaced_by(MANY), routes!(publications::retry_letters))
-        .add(Operator.replaced_by(MANY), routes!(publications::ignore_letters))
         .add(Reader, routes!(traces::get))
         .add(Operator, routes!(intents::record))
         .add(Operator, routes!(intents::complete))

@@ -18,7 +18,7 @@ impl From<Error> for Problem {
         }
         let problem = Self::new(error.entry(), error.to_string());
         match error {
-            Error::Invalid { field, .. } | Error::TooLarge { field, .. } => problem.with("field", field),
+            Error::Invalid { field, .. } | Error::TooLarge { field, .. } => problem.of_field(field),
             Error::UnknownCommand(command_type) => problem.with("commandType", command_type),
             Error::CommandNotFound(id) | Error::CommandIdTaken(id) => problem.with("commandId", id),
             Error::Middleware { name, .. } => problem.with("step", name),
@@ -54,15 +54,6 @@ impl From<Error> for Problem {
             }
             Error::PublicationLetterNotPending { event_id, target, status } => {
                 problem.with("eventId", event_id).with("target", target).with("currentStatus", status)
-            }
-            Error::DeadLetterNotPending { letter_id, status } => {
-                problem.with("letterId", letter_id).with("currentStatus", status)
-            }
-            Error::LetterOperationNotFound(id) | Error::LetterPreviewExpired(id) => {
-                problem.with("operationId", id)
-            }
-            Error::LetterOperationStatus { operation_id, current_status } => {
-                problem.with("operationId", operation_id).with("currentStatus", current_status)
             }
             Error::Translation { target, .. } => problem.with("target", target),
             Error::Unreadable { position, .. } => problem.with("position", position),

@@ -2,8 +2,9 @@
 
 use super::failures::{Counted, TriedAgain};
 use super::schema::publications as schema;
+use crate::access::Named;
+use crate::extract::{OfTenant, Whose};
 use crate::masked::Masked;
-use crate::routes::events::log_of;
 use crate::routes::limit;
 use crate::{Answer, App, Json, Path, Principal, Problem, Query};
 use axum::extract::FromRequestParts;
@@ -28,27 +29,43 @@ impl FromRequestParts<App> for Contexts {
     }
 }
 
-/// The publisher, for whoever asks about an event that it sees.
+impl Contexts {
+    fn of(self, whose: &Whose) -> Publisher {
+        whose.tenant().map_or_else(|| self.0.clone(), |tenant| self.0.for_tenant(tenant))
+    }
+}
+
+/// The publisher and the log as the caller's tenant sees them.
 pub(super) struct Outgoing {
     publisher: Publisher,
     log: Log,
-    is_confined: bool,
+    principal: Principal,
 }
 
 impl FromRequestParts<App> for Outgoing {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let whose = Whose::from_request_parts(parts, app).await?;
+        let log = whose.tenant().map_or_else(|| app.log().clone(), |tenant| app.log().for_tenant(tenant));
         let principal = Principal::from_request_parts(parts, app).await?;
-        let (publisher, is_confined) = (app.publications().clone(), principal.tenant.is_some());
-        Ok(Self { publisher, log: log_of(app, &principal), is_confined })
+        Ok(Self { publisher: Contexts(app.publications().clone()).of(&whose), log, principal })
     }
 }
 
 impl Outgoing {
-    /// Whether an event may be asked about: a token that is confined to a tenant knows of its own only.
+    /// Whether the caller may ask about an event. The scope of a publisher's token must name its types.
     async fn sees(&self, event_id: &str) -> Answer<bool> {
-        Ok(!self.is_confined || self.log.find(event_id).await?.is_some())
+        let Self { log, principal, .. } = self;
+        if !principal.role.is_scoped() {
+            return Ok(true);
+        }
+        let is_named = |event: mainstay_events::Event| {
+            let stream = event.stream().map(|stream| stream.stream_type.to_owned());
+            principal.names(Named::EventType, event.event_type())
+                && stream.is_none_or(|stream| principal.names(Named::StreamType, &stream))
+        };
+        Ok(log.find(event_id).await?.is_some_and(is_named))
     }
 }
 
@@ -131,38 +148,16 @@ pub(super) struct Letters {
     next: Option<String>,
 }
 
-/// Which letters it is done about, the oldest first.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(as = SomePublicationLetters)]
-pub(super) struct SomeLetters {
-    /// To this target; to all unless given.
-    target: Option<String>,
-    /// Of this status, `pending` or `ignored`; pending ones unless given. Only pending ones are ignored.
-    #[schema(value_type = Option<schema::PublicationLetterStatus>)]
-    status: Option<LetterStatus>,
-    /// Of events that belong together under this id.
-    correlation_id: Option<String>,
-    /// At most so many.
-    #[schema(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<usize>,
-}
-
-impl SomeLetters {
-    fn wanted(self) -> Answer<(LetterFilter, Option<usize>)> {
-        let Self { target, status, correlation_id, limit: asked } = self;
-        let asked = asked.map(|asked| limit(Some(asked))).transpose()?;
-        Ok((LetterFilter { target, status, correlation_id, after: None }, asked))
-    }
-}
-
 /// Publish an event of the log to other contexts
 ///
 /// For each target a row is kept until the event was delivered or is a dead letter; it and the work that delivers are one
 /// transaction. An event that was published to a target before is not published to it again.
 #[utoipa::path(post, path = "/v1/publications", operation_id = "publishEvent", tag = "publications",
-    request_body = Publish, responses((status = 200, body = schema::Published)))]
+    params(OfTenant), request_body = Publish, responses((status = 200, body = schema::Published)))]
 pub(super) async fn publish(outgoing: Outgoing, Json(asked): Json<Publish>) -> Answer<Json<Published>> {
+    for (number, target) in asked.target_contexts.iter().enumerate() {
+        outgoing.principal.check(Named::Target, target, &format!("targetContexts[{number}]"))?;
+    }
     if !outgoing.sees(&asked.event_id).await? {
         return Err(mainstay_events::Error::NotFound(asked.event_id).into());
     }
@@ -173,7 +168,7 @@ pub(super) async fn publish(outgoing: Outgoing, Json(asked): Json<Publish>) -> A
 
 /// See where the publications of an event stand
 #[utoipa::path(get, path = "/v1/publications/{eventId}", operation_id = "getPublicationStatus", tag = "publications",
-    params(("eventId" = String, Path, description = "The event")),
+    params(("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = schema::EventPublications)))]
 pub(super) async fn status(
     outgoing: Outgoing,
@@ -226,60 +221,41 @@ pub(super) async fn letter_stats(Contexts(publisher): Contexts) -> Answer<Json<L
 /// Look at a publication that was not delivered
 #[utoipa::path(get, path = "/admin/publications/letters/{target}/{eventId}", operation_id = "getPublicationLetter",
     tag = "publications", params(("target" = String, Path, description = "The target"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = schema::PublicationLetter)))]
 pub(super) async fn letter(
-    Contexts(publisher): Contexts,
+    contexts: Contexts,
+    whose: Whose,
     Path((target, event_id)): Path<(String, String)>,
 ) -> Answer<Masked<Letter>> {
-    Ok(Masked(publisher.letter(&event_id, &target).await?))
+    Ok(Masked(contexts.of(&whose).letter(&event_id, &target).await?))
 }
 
 /// Try a publication again that was not delivered
 #[utoipa::path(post, path = "/admin/publications/letters/{target}/{eventId}/retry",
     operation_id = "retryPublicationLetter", tag = "publications",
     params(("target" = String, Path, description = "The target"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = TriedAgain)))]
 pub(super) async fn retry_letter(
-    Contexts(publisher): Contexts,
+    contexts: Contexts,
+    whose: Whose,
     Path((target, event_id)): Path<(String, String)>,
 ) -> Answer<Json<TriedAgain>> {
-    Ok(Json(TriedAgain { work_id: publisher.retry_letter(&event_id, &target).await? }))
+    Ok(Json(TriedAgain { work_id: contexts.of(&whose).retry_letter(&event_id, &target).await? }))
 }
 
 /// Leave a publication for good that was not delivered
 #[utoipa::path(post, path = "/admin/publications/letters/{target}/{eventId}/ignore",
     operation_id = "ignorePublicationLetter", tag = "publications",
     params(("target" = String, Path, description = "The target"),
-        ("eventId" = String, Path, description = "The event")),
+        ("eventId" = String, Path, description = "The event"), OfTenant),
     responses((status = 200, body = Counted)))]
 pub(super) async fn ignore_letter(
-    Contexts(publisher): Contexts,
+    contexts: Contexts,
+    whose: Whose,
     Path((target, event_id)): Path<(String, String)>,
 ) -> Answer<Json<Counted>> {
-    publisher.ignore_letter(&event_id, &target).await?;
+    contexts.of(&whose).ignore_letter(&event_id, &target).await?;
     Ok(Json(Counted { count: 1 }))
-}
-
-/// Try publications again that were not delivered
-#[utoipa::path(post, path = "/admin/publications/letters/retry", operation_id = "retryPublicationLetters",
-    tag = "publications", request_body = SomeLetters, responses((status = 200, body = Counted)))]
-pub(super) async fn retry_letters(
-    Contexts(publisher): Contexts,
-    Json(asked): Json<SomeLetters>,
-) -> Answer<Json<Counted>> {
-    let (wanted, limit) = asked.wanted()?;
-    Ok(Json(Counted { count: publisher.retry_letters(wanted, limit).await? as u64 }))
-}
-
-/// Leave publications for good that were not delivered
-#[utoipa::path(post, path = "/admin/publications/letters/ignore", operation_id = "ignorePublicationLetters",
-    tag = "publications", request_body = SomeLetters, responses((status = 200, body = Counted)))]
-pub(super) async fn ignore_letters(
-    Contexts(publisher): Contexts,
-    Json(asked): Json<SomeLetters>,
-) -> Answer<Json<Counted>> {
-    let (wanted, limit) = asked.wanted()?;
-    Ok(Json(Counted { count: publisher.ignore_letters(wanted, limit).await? as u64 }))
 }

@@ -1,6 +1,6 @@
 //! `/v1/circuits` and `/admin/circuits`.
 
-use super::{Guards, Page, schema};
+use super::{Deleted, Guards, Page, schema};
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_core::failure::Failure;
@@ -215,6 +215,21 @@ pub(super) async fn put(
     let status = circuits.define(&name, settings).await?;
     tracing::warn!(circuit = name, by = principal.name(), "circuit set");
     Ok(Json(status))
+}
+
+/// Delete a circuit that is closed and not forced, with its history
+///
+/// A call that fails makes it anew, with the settings that services of this name usually have.
+#[utoipa::path(delete, path = "/admin/circuits/{name}", operation_id = "deleteCircuit", tag = "circuits",
+    params(("name" = String, Path, description = "The circuit")),
+    responses((status = 200, body = schema::Deleted)))]
+pub(super) async fn delete(
+    Guards { circuits, principal, .. }: Guards,
+    Path(name): Path<String>,
+) -> Answer<Json<Deleted>> {
+    circuits.delete(&name).await?;
+    tracing::warn!(circuit = name, by = principal.name(), "circuit deleted");
+    Ok(Json(Deleted { name }))
 }
 
 /// Let a circuit be open or closed on all nodes, whatever calls say

@@ -1,6 +1,6 @@
 //! `/v1/limits` and `/admin/limits`.
 
-use super::{Guards, Page, schema};
+use super::{Deleted, Guards, Page, schema};
 use crate::routes::limit;
 use crate::{Answer, Json, Path, Problem, Query, audit, error};
 use axum::http::HeaderMap;
@@ -245,6 +245,20 @@ pub(super) async fn put(
     limits.define(&name, definition).await?;
     tracing::warn!(limit = name, by = principal.name(), "limit changed");
     Ok(Json(Named { name, definition }))
+}
+
+/// Delete a limit with all its budgets, on all nodes from the next decision on
+///
+/// Those that Mainstay itself uses stay. A limit that mainstay.toml names is there again when a server with it starts.
+#[utoipa::path(delete, path = "/admin/limits/{name}", operation_id = "deleteLimit", tag = "limits",
+    params(("name" = String, Path, description = "The limit")), responses((status = 200, body = schema::Deleted)))]
+pub(super) async fn delete(
+    Guards { limits, principal, .. }: Guards,
+    Path(name): Path<String>,
+) -> Answer<Json<Deleted>> {
+    limits.delete(&name).await?;
+    tracing::warn!(limit = name, by = principal.name(), "limit deleted");
+    Ok(Json(Deleted { name }))
 }
 
 /// List the keys that a limit denied most, as far as this node was asked

@@ -15,7 +15,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use mainstay_guards::circuits::Circuits;
 use mainstay_guards::limits::store::Limits;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
@@ -35,6 +35,7 @@ pub(super) fn routes() -> Routes {
         .add(Operator.written(), routes!(limits::reset))
         // Whoever has used up what it may do must be able to raise that.
         .add(Admin.written(), routes!(limits::put))
+        .add(Admin.written(), routes!(limits::delete))
         .add(Reader, routes!(limits::denied));
     let circuits = Routes::default()
         .add(Reader, routes!(circuits::list))
@@ -45,6 +46,7 @@ pub(super) fn routes() -> Routes {
         .add(Reader, routes!(circuits::changes))
         .add(Reader, routes!(circuits::history))
         .add(Admin, routes!(circuits::put))
+        .add(Admin, routes!(circuits::delete))
         .add(Operator, routes!(circuits::force))
         .add(Operator, routes!(circuits::release))
         .add(Operator, routes!(circuits::reset));
@@ -65,6 +67,12 @@ impl FromRequestParts<App> for Guards {
         let principal = Principal::from_request_parts(parts, app).await?.unconfined("A guard")?;
         Ok(Self { limits: app.limits().clone(), circuits: app.circuits().clone(), principal })
     }
+}
+
+/// A guard that is gone.
+#[derive(Debug, Serialize)]
+struct Deleted {
+    name: String,
 }
 
 /// Which page of a list is wanted.

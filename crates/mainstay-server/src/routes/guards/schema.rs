@@ -54,6 +54,13 @@ pub(super) struct Limit {
     definition: LimitDefinition,
 }
 
+/// A limit or a circuit that is gone.
+#[derive(ToSchema)]
+#[schema(as = GuardDeleted)]
+pub(super) struct Deleted {
+    name: String,
+}
+
 #[derive(ToSchema)]
 pub(super) struct Limits {
     limits: Vec<Limit>,

@@ -2,7 +2,8 @@
 
 use super::problem::about;
 use super::{Shop, given, needed, schema};
-use crate::{Answer, Json, Path, Problem, Trace};
+use crate::access::Named;
+use crate::{Answer, Json, Path, Principal, Problem, Trace};
 use mainstay_core::trace::TraceContext;
 use mainstay_work::{Enqueued, NewWork, RetryPolicy};
 use serde::{Deserialize, Serialize};
@@ -54,10 +55,13 @@ pub(super) struct Answered {
     request_body = schema::EnqueueWork, responses((status = 200, body = schema::WorkEnqueued)))]
 pub(super) async fn enqueue(
     Shop(work): Shop,
+    principal: Principal,
     Trace(trace): Trace,
     Path(pool): Path<String>,
     Json(asked): Json<Asked>,
 ) -> Answer<Json<Answered>> {
+    principal.check(Named::Pool, &pool, "pool")?;
+    asked.check(&principal)?;
     let (items, is_batch) = asked.unpack(&pool, &trace)?;
     let is_alone = items.len() == 1;
     let enqueued = work.enqueue_all(items).await.map_err(|error| {
@@ -72,6 +76,20 @@ pub(super) async fn enqueue(
 }
 
 impl Asked {
+    /// Refuses functions that the scope of a publisher does not name.
+    fn check(&self, principal: &Principal) -> Answer<()> {
+        let batch = self.items.iter().flatten().enumerate();
+        let batch = batch.map(|(number, item)| (format!("items[{number}]."), item));
+        for (at, item) in std::iter::once((String::new(), self)).chain(batch) {
+            for (field, function) in [("function", &item.function), ("onComplete", &item.on_complete)] {
+                if let Some(function) = function {
+                    principal.check(Named::Function, function, &format!("{at}{field}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn unpack(mut self, pool: &str, trace: &TraceContext) -> Answer<(Vec<NewWork>, bool)> {
         let Some(items) = self.items.take() else {
             return Ok((vec![self.work(pool, "", trace)?], false));

@@ -1,6 +1,7 @@
 //! `/v1/work/{id}` and `GET /v1/pools/{pool}/work`.
 
 use super::{Shop, schema};
+use crate::masked::Masked;
 use crate::routes::limit;
 use crate::{Answer, App, Json, Path, Problem, Query};
 use axum::extract::State;
@@ -64,6 +65,8 @@ pub(super) struct Items {
 }
 
 /// Look at the items of a pool that wait, as they can start
+///
+/// Members that are secret by their names are hidden.
 #[utoipa::path(get, path = "/v1/pools/{pool}/work", operation_id = "listPendingWork", tag = "work",
     params(("pool" = String, Path, description = "The pool"), Parameters),
     responses((status = 200, body = schema::WorkList)))]
@@ -71,14 +74,15 @@ pub(super) async fn pending(
     Shop(work): Shop,
     Path(pool): Path<String>,
     Query(parameters): Query<Parameters>,
-) -> Answer<Json<Items>> {
+) -> Answer<Masked<Items>> {
     let limit = limit(parameters.limit)?;
-    Ok(Json(Items { work: work.pending(&pool, limit).await? }))
+    Ok(Masked(Items { work: work.pending(&pool, limit).await? }))
 }
 
 /// Look at an item
 ///
 /// One that is unknown, or was forgotten after its retention of seven days, is no error: `found` is false.
+/// Members that are secret by their names are hidden.
 #[utoipa::path(get, path = "/v1/work/{id}", operation_id = "getWork", tag = "work",
     params(("id" = String, Path, description = "The item"), Patience),
     responses((status = 200, body = schema::WorkFound)))]
@@ -87,7 +91,7 @@ pub(super) async fn get(
     Shop(work): Shop,
     Path(id): Path<String>,
     Query(patience): Query<Patience>,
-) -> Answer<Json<Found>> {
+) -> Answer<Masked<Found>> {
     let wait = Duration::from_millis(patience.wait_ms.unwrap_or(0));
     if wait > MAX_WAIT {
         return Err(Problem::invalid_parameter("waitMs", "must be a number from 0 to 60000"));
@@ -101,7 +105,7 @@ pub(super) async fn get(
             () = app.shutdown().requested() => {}
         }
     }
-    Ok(Json(work.status(&id).await?.into()))
+    Ok(Masked(work.status(&id).await?.into()))
 }
 
 /// Cancel an item: one that waits never starts, one that runs is told to stop
@@ -115,9 +119,9 @@ pub(super) async fn cancel(Shop(work): Shop, Path(id): Path<String>) -> Answer<J
 }
 
 /// What is known of an item, if it is one of this pool.
-pub(super) async fn find(work: &Work, id: &str, pool: &str) -> Answer<Json<Found>> {
+pub(super) async fn find(work: &Work, id: &str, pool: &str) -> Answer<Masked<Found>> {
     let status = work.status(id).await?.filter(|status| status.pool == pool);
-    Ok(Json(status.into()))
+    Ok(Masked(status.into()))
 }
 
 /// Cancels an item, if it is one of this pool.

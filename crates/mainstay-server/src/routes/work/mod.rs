@@ -1,11 +1,10 @@
-//! `/v1/pools`, `/v1/work`, `/v1/leases`, `/v1/runs`, `/v1/timers`, `/v1/crons`, `/admin/letters` and what
-//! operators see: the workshop.
+//! `/v1/pools`, `/v1/work`, `/v1/leases`, `/v1/runs`, `/v1/timers`, `/v1/crons` and what operators
+//! see: the workshop.
 //!
 //! - `pools`: their settings, and how they are doing
 //! - `enqueue`, `items`: putting work into a pool, and what became of it
 //! - `pull`: programs elsewhere that ask for work and say what came of it
 //! - `runs`, `crons`: the retrier, timers and crons
-//! - `letters`: what ended failed
 //! - `admin`: everything that waits, runs or has ended, as operators see it
 //! - `problem`: what the workshop says, as a problem document
 //! - `schema`: how the API's description shows what the workshop takes and gives
@@ -14,16 +13,15 @@ mod admin;
 mod crons;
 mod enqueue;
 mod items;
-mod letters;
 mod pools;
 mod problem;
 mod pull;
 mod runs;
 pub(super) mod schema;
 
-pub(crate) use admin::{LOOKED_AT, work_at};
+pub(crate) use admin::{LOOKED_AT, item_cursor, work_at};
 
-use crate::{Answer, App, Permission, Principal, Problem, Routes};
+use crate::{Answer, App, Permission, Principal, Problem, Role, Routes};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use mainstay_work::Work;
@@ -31,22 +29,22 @@ use serde::{Deserialize, Deserializer};
 use utoipa_axum::routes;
 
 pub(super) fn routes() -> Routes {
-    use Permission::{Admin, Operator, Reader};
+    use Permission::{Operator, Reader};
     let shop = Routes::default()
         .add(Reader, routes!(pools::list))
         .add(Reader, routes!(pools::get))
         .add(Operator.written(), routes!(pools::put))
         .add(Operator.counted(), routes!(pools::pause))
         .add(Operator.counted(), routes!(pools::resume))
-        .add(Operator.batch(), routes!(enqueue::enqueue))
+        .add(Operator.batch().or(Role::Publisher), routes!(enqueue::enqueue))
         .add(Reader, routes!(items::pending))
         .add(Reader.waiting(), routes!(items::get))
         .add(Operator, routes!(items::cancel))
-        .add(Operator.waiting(), routes!(pull::claim))
-        .add(Operator, routes!(pull::extend))
-        .add(Operator, routes!(pull::give_back))
-        .add(Operator, routes!(pull::complete))
-        .add(Operator, routes!(pull::fail));
+        .add(Operator.waiting().or(Role::Worker), routes!(pull::claim))
+        .add(Operator.or(Role::Worker), routes!(pull::extend))
+        .add(Operator.or(Role::Worker), routes!(pull::give_back))
+        .add(Operator.or(Role::Worker), routes!(pull::complete))
+        .add(Operator.or(Role::Worker), routes!(pull::fail));
     let clock = Routes::default()
         .add(Operator, routes!(runs::run))
         .add(Reader, routes!(runs::get_run))
@@ -60,18 +58,8 @@ pub(super) fn routes() -> Routes {
         .add(Operator.counted(), routes!(crons::remove))
         .add(Operator.counted(), routes!(crons::pause))
         .add(Operator.counted(), routes!(crons::resume));
-    let letters = Routes::default()
-        .add(Reader.replaced_by(INBOX), routes!(letters::list))
-        .add(Reader.replaced_by(INBOX), routes!(letters::get))
-        .add(Operator.replaced_by(INBOX), routes!(letters::retry))
-        .add(Operator.replaced_by(INBOX), routes!(letters::ignore))
-        .add(Operator.replaced_by(INBOX), routes!(letters::retry_all))
-        .add(Admin.replaced_by(INBOX), routes!(letters::purge));
-    shop.and(clock).and(letters).and(admin::routes())
+    shop.and(clock).and(admin::routes())
 }
-
-/// Where letters of all kinds are.
-const INBOX: &str = "/admin/dead-letters";
 
 /// Work, for whoever may see all of it: it belongs to no tenant, so those who are confined to one are refused.
 struct Shop(Work);

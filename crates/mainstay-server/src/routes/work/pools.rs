@@ -37,7 +37,7 @@ pub(super) async fn put(
     Path(pool): Path<String>,
     Json(settings): Json<Pool>,
 ) -> Answer<Json<PoolStatus>> {
-    work.pool(settings.named(&pool)).await?;
+    work.put_pool(settings.named(&pool)).await?;
     Ok(Json(work.pool_status(&pool).await?))
 }
 

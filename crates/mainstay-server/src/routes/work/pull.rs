@@ -1,9 +1,10 @@
 //! Pull workers: programs elsewhere that ask for work and say what came of it.
 
 use super::{Shop, given, schema};
+use crate::access::Named;
 use crate::{Answer, App, Json, Path, Principal, Problem};
 use axum::extract::State;
-use mainstay_work::{Class, Extended, Failure, Pull, Pulled};
+use mainstay_work::{Class, Extended, Failure, Pull, Pulled, Work};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -51,7 +52,7 @@ pub(super) struct Extend {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Complete {
     /// The lease it was claimed under.
-    lease: i64,
+    lease: String,
     /// What came of it: any JSON of at most 64 KiB; null unless given.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = serde_json::Value)]
@@ -63,7 +64,7 @@ pub(super) struct Complete {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Fail {
     /// The lease it was claimed under.
-    lease: i64,
+    lease: String,
     /// What happened; cut after 4 KiB.
     error: String,
     /// What kind of failure it was, which decides whether the item is tried again; `temporaryServiceUnavailable`, which
@@ -85,14 +86,15 @@ pub(super) struct Ended {
 /// The lease that it was about.
 #[derive(Debug, Serialize)]
 pub(super) struct GivenBack {
-    lease: i64,
+    lease: String,
 }
 
 /// Claim work, and wait for it if there is none
 ///
 /// The items are the worker's until the lease is over; it completes or fails each of them, or extends the lease. An item
-/// that nobody has ended by then is somebody else's, and what its worker says about it is refused with `LEASE_LOST`. A
-/// claim that nobody waits for any more is given back. A server that stops ends the wait at once.
+/// that has not ended by then goes to another worker, and what its worker says about it is refused with `LEASE_LOST`. The
+/// lease is a secret: with a wrong one the answer is `LEASE_LOST`, too. The server gives a claim back when its client
+/// disconnects. A server that stops ends the wait at once.
 #[utoipa::path(post, path = "/v1/pools/{pool}/claim", operation_id = "claimWork", tag = "work",
     params(("pool" = String, Path, description = "The pool")),
     request_body = Claim, responses((status = 200, body = schema::Claimed)))]
@@ -103,6 +105,10 @@ pub(super) async fn claim(
     Path(pool): Path<String>,
     Json(asked): Json<Claim>,
 ) -> Answer<Json<Pulled>> {
+    principal.check(Named::Pool, &pool, "pool")?;
+    for (number, function) in asked.functions.iter().enumerate() {
+        principal.check(Named::Function, function, &format!("functions[{number}]"))?;
+    }
     let pull = Pull {
         pool,
         functions: asked.functions,
@@ -123,9 +129,9 @@ pub(super) async fn claim(
         };
         let pulled = work.pull_until(pull, stop).await;
         if let Err(Ok(Pulled { lease: Some(lease), .. })) = answer.send(pulled)
-            && let Err(error) = work.give_back(lease).await
+            && let Err(error) = work.give_back(&lease).await
         {
-            tracing::warn!(%error, lease, "a claim that nobody waits for could not be given back; its lease ends it");
+            tracing::warn!(%error, "claim of a disconnected client not given back; its lease expires");
         }
     };
     tokio::spawn(claiming.in_current_span());
@@ -133,26 +139,45 @@ pub(super) async fn claim(
     Ok(Json(pulled?))
 }
 
+/// Refuses a worker the lease of items that its scope does not name, as if there were no such lease.
+async fn check_lease(work: &Work, principal: &Principal, lease: &str) -> Answer<()> {
+    if !principal.role.is_scoped() {
+        return Ok(());
+    }
+    let principal = principal.clone();
+    let is_named = move |pool: &str, function: &str| {
+        principal.names(Named::Pool, pool) && principal.names(Named::Function, function)
+    };
+    Ok(work.check_pulled(lease, is_named).await?)
+}
+
 /// Extend a lease, and hear which of its items were cancelled
 ///
 /// A worker that fails an item that was cancelled, or lets its lease run out, ends it cancelled.
 #[utoipa::path(post, path = "/v1/leases/{lease}/extend", operation_id = "extendLease", tag = "work",
-    params(("lease" = i64, Path, description = "The lease")),
+    params(("lease" = String, Path, description = "The lease, as the claim told it")),
     request_body = Extend, responses((status = 200, body = schema::LeaseExtended)))]
 pub(super) async fn extend(
     Shop(work): Shop,
-    Path(lease): Path<i64>,
+    principal: Principal,
+    Path(lease): Path<String>,
     Json(asked): Json<Extend>,
 ) -> Answer<Json<Extended>> {
-    Ok(Json(work.extend(lease, Duration::from_millis(asked.by_ms.unwrap_or(LEASE_MS))).await?))
+    check_lease(&work, &principal, &lease).await?;
+    Ok(Json(work.extend(&lease, Duration::from_millis(asked.by_ms.unwrap_or(LEASE_MS))).await?))
 }
 
 /// Give back what has not ended under a lease, as if it had never been claimed
 #[utoipa::path(delete, path = "/v1/leases/{lease}", operation_id = "giveBackLease", tag = "work",
-    params(("lease" = i64, Path, description = "The lease")),
+    params(("lease" = String, Path, description = "The lease, as the claim told it")),
     responses((status = 200, body = schema::LeaseGivenBack)))]
-pub(super) async fn give_back(Shop(work): Shop, Path(lease): Path<i64>) -> Answer<Json<GivenBack>> {
-    work.give_back(lease).await?;
+pub(super) async fn give_back(
+    Shop(work): Shop,
+    principal: Principal,
+    Path(lease): Path<String>,
+) -> Answer<Json<GivenBack>> {
+    check_lease(&work, &principal, &lease).await?;
+    work.give_back(&lease).await?;
     Ok(Json(GivenBack { lease }))
 }
 
@@ -162,11 +187,13 @@ pub(super) async fn give_back(Shop(work): Shop, Path(lease): Path<i64>) -> Answe
     request_body = Complete, responses((status = 200, body = schema::WorkEnded)))]
 pub(super) async fn complete(
     Shop(work): Shop,
+    principal: Principal,
     Path(id): Path<String>,
     Json(asked): Json<Complete>,
 ) -> Answer<Json<Ended>> {
+    check_lease(&work, &principal, &asked.lease).await?;
     let value = asked.return_value.unwrap_or_else(|| RawValue::NULL.to_owned());
-    work.complete(asked.lease, &id, value).await?;
+    work.complete(&asked.lease, &id, value).await?;
     Ok(Json(Ended { work_id: id }))
 }
 
@@ -176,9 +203,11 @@ pub(super) async fn complete(
     request_body = Fail, responses((status = 200, body = schema::WorkEnded)))]
 pub(super) async fn fail(
     Shop(work): Shop,
+    principal: Principal,
     Path(id): Path<String>,
     Json(asked): Json<Fail>,
 ) -> Answer<Json<Ended>> {
+    check_lease(&work, &principal, &asked.lease).await?;
     let mut failure = Failure::new(asked.class.unwrap_or(Class::TemporaryServiceUnavailable), asked.error);
     if let Some(wait_ms) = asked.retry_after_ms {
         if wait_ms > MAX_RETRY_AFTER_MS {
@@ -191,6 +220,6 @@ pub(super) async fn fail(
             return Err(Problem::invalid_field("retryAfterMs", detail));
         }
     }
-    work.fail(asked.lease, &id, failure).await?;
+    work.fail(&asked.lease, &id, failure).await?;
     Ok(Json(Ended { work_id: id }))
 }

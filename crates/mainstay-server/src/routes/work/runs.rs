@@ -3,6 +3,7 @@
 use super::items::{Cancelled, Found, cancel_of, find};
 use super::problem::about;
 use super::{Shop, schema};
+use crate::masked::Masked;
 use crate::{Answer, Json, Path, Problem, Trace};
 use mainstay_work::{NewWork, RETRIER_POOL, RunOptions, TIMER_POOL};
 use serde::{Deserialize, Serialize};
@@ -90,7 +91,7 @@ pub(super) async fn run(
 /// Look at a run; one that is unknown is no error
 #[utoipa::path(get, path = "/v1/runs/{id}", operation_id = "getRun", tag = "work",
     params(("id" = String, Path, description = "The run")), responses((status = 200, body = schema::WorkFound)))]
-pub(super) async fn get_run(Shop(work): Shop, Path(id): Path<String>) -> Answer<Json<Found>> {
+pub(super) async fn get_run(Shop(work): Shop, Path(id): Path<String>) -> Answer<Masked<Found>> {
     find(&work, &id, RETRIER_POOL).await
 }
 
@@ -133,7 +134,7 @@ pub(super) async fn set_timer(
 /// Look at a timer; one that is unknown is no error
 #[utoipa::path(get, path = "/v1/timers/{id}", operation_id = "getTimer", tag = "work",
     params(("id" = String, Path, description = "The timer")), responses((status = 200, body = schema::WorkFound)))]
-pub(super) async fn get_timer(Shop(work): Shop, Path(id): Path<String>) -> Answer<Json<Found>> {
+pub(super) async fn get_timer(Shop(work): Shop, Path(id): Path<String>) -> Answer<Masked<Found>> {
     find(&work, &id, TIMER_POOL).await
 }
 

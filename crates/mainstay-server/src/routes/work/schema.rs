@@ -272,8 +272,10 @@ enum PoolLogLevel {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(super) struct Claimed {
-    /// The token for all that is done about these items; null when there are none.
-    lease: Option<i64>,
+    /// The lease of these items: a secret text that the worker sends with all that it does about them; null when there are
+    /// none.
+    #[schema(pattern = r"^[0-9]+\.[0-9a-f]{32}$")]
+    lease: Option<String>,
     /// When the lease is over, by the database's clock.
     until_ms: Option<i64>,
     items: Vec<ClaimedItem>,
@@ -316,7 +318,7 @@ pub(super) struct LeaseExtended {
 /// The lease that was given back.
 #[derive(ToSchema)]
 pub(super) struct LeaseGivenBack {
-    lease: i64,
+    lease: String,
 }
 
 /// The item that ended, or waits to be tried again.
@@ -451,14 +453,8 @@ pub(super) enum LetterStatus {
     Pending,
     Retried,
     Ignored,
-}
-
-/// A page of dead letters.
-#[derive(ToSchema)]
-pub(super) struct Letters {
-    letters: Vec<Letter>,
-    /// The `cursor` of the next page, when there may be more.
-    next: Option<String>,
+    /// Its failure is to be recorded as an event first. Then it is pending.
+    Recording,
 }
 
 /// An item that ended failed.
@@ -508,19 +504,4 @@ pub(in crate::routes) struct LetterFailure {
 pub(super) struct LetterRetried {
     work_id: String,
     retried_as: String,
-}
-
-/// Letters that are tried again.
-#[derive(ToSchema)]
-#[schema(rename_all = "camelCase")]
-pub(super) struct LettersRetried {
-    retried: Vec<LetterRetried>,
-    /// Whether there may be more of them.
-    is_more: bool,
-}
-
-/// How many letters were removed.
-#[derive(ToSchema)]
-pub(super) struct LettersPurged {
-    purged: u64,
 }

@@ -1,12 +1,13 @@
 //! Who did what: every call of an admin route is written down, in its own transaction, and nobody can change that unseen.
 
+mod applications;
 mod outcomes;
 
 use crate::client::{Answer, get, post, request};
 use crate::running::{Running, options};
 use mainstay_guards::limits::{Definition, Kind};
 use mainstay_server::audit::{Audit, Break, Chain, Entry, Filter, Head, Outcome};
-use mainstay_server::{Oversight, Role, Rooms, equipped};
+use mainstay_server::{Builder, Oversight, Role, equipped};
 use mainstay_store::{Store, Tx};
 use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_work::{Functions, Pool, Work};
@@ -151,10 +152,10 @@ fn b_234_what_decides_over_others_is_written_down_outside_of_the_admin_area_too(
 /// A server on which each token may change something so often.
 async fn strict(place: &Place, most: f64) -> Running {
     let store = equipped(place.options()).open().await.unwrap();
-    let rooms = Rooms::open(&store).await.unwrap();
-    let server = Running::start_with(options(), rooms.clone()).await;
+    let services = Builder::on_store(store.clone()).open().await.unwrap();
+    let server = Running::start_with(options(), services.clone()).await;
     let definition = Definition::new(Kind::FixedWindow, most, 30 * 86_400_000).unwrap();
-    rooms.limits.define("adminOperations", definition).await.unwrap();
+    services.limits.define("adminOperations", definition).await.unwrap();
     server
 }
 
@@ -455,15 +456,15 @@ fn many_at_once_make_one_chain() {
 fn what_was_refused_or_one_tenant_did_is_found_without_reading_everything() {
     for_each_store(async |place| {
         let store = equipped(place.options()).open().await.unwrap();
-        let names = async |tx: Tx, is_shared: bool| {
-            let sql = match is_shared {
+        let names = async |tx: Tx, many_nodes: bool| {
+            let sql = match many_nodes {
                 true => "SELECT indexdef FROM pg_indexes WHERE tablename = 'mainstay_audit'",
                 false => "SELECT COALESCE(sql, '') FROM sqlite_schema WHERE tbl_name = 'mainstay_audit'",
             };
             let rows = tx.query(sql, &[]).await?;
             rows.iter().map(|row| row.get::<String>(0)).collect::<mainstay_store::Result<Vec<_>>>()
         };
-        let known = store.read_with(store.is_shared(), names).await.unwrap();
+        let known = store.read_with(store.capabilities().many_nodes, names).await.unwrap();
         for columns in ["(user_id, number)", "(outcome, number)", "(tenant_id, number)"] {
             assert!(known.iter().any(|made| made.contains(columns)), "{columns}: {known:?}");
         }

@@ -30,7 +30,7 @@ async fn told(house: &House) {
         event("Paid", ("Parcel", "a"), "order:a", "corr-a"),
     ] {
         later(&house.server.store).await;
-        house.rooms.log.append(Append::from(event)).await.unwrap();
+        house.services.log.append(Append::from(event)).await.unwrap();
     }
 }
 

@@ -25,12 +25,12 @@ async fn a_form_does_what_its_sender_may_and_is_written_down() {
         refused.status == 303 && refused.header("set-cookie").unwrap().contains("Operator+role+required"),
         "{refused:?}"
     );
-    assert!(!house.rooms.work.pool_status("shop").await.unwrap().is_paused);
+    assert!(!house.services.work.pool_status("shop").await.unwrap().is_paused);
 
     let operator = house.log_in(Role::Operator).await;
     let done = operator.act("POST /admin/pools/shop/pause", &[("said", "The pool rests.")]).await;
     assert_eq!((done.status, done.header("location")), (303, Some("/console/work")));
-    assert!(house.rooms.work.pool_status("shop").await.unwrap().is_paused);
+    assert!(house.services.work.pool_status("shop").await.unwrap().is_paused);
     let told = done.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let page = get("/console/work")
         .header("Cookie", &format!("{}; {told}", operator.cookie))
@@ -92,13 +92,13 @@ async fn pages_of_elsewhere_can_do_nothing_with_somebody_elses_session() {
     let codes: Vec<_> = refused.iter().filter_map(|entry| entry.code.as_deref()).collect();
     assert_eq!(codes, [&["ORIGIN_REFUSED"; 9][..], &["UNAUTHENTICATED"]].concat());
     assert_eq!(refused.iter().filter(|entry| entry.user_id != "nobody").count(), 3, "whose forms they were");
-    assert!(!house.rooms.work.pool_status("shop").await.unwrap().is_paused);
+    assert!(!house.services.work.pool_status("shop").await.unwrap().is_paused);
     let own = format!("http://{}", house.server.address);
     assert_eq!(
         admin.send(pause(&csrf).header("Origin", &own).header("Sec-Fetch-Site", "same-origin")).await.status,
         303
     );
-    assert!(house.rooms.work.pool_status("shop").await.unwrap().is_paused);
+    assert!(house.services.work.pool_status("shop").await.unwrap().is_paused);
     for path in ["/console", "/console/login", "/console/nothing", "/console/assets/console.js"] {
         let answer = admin.send(get(path)).await;
         let policy = answer.header("content-security-policy").unwrap();

@@ -8,6 +8,8 @@ use mainstay_server::tokens::New;
 use mainstay_server::{Role, Server, Tokens, equipped};
 use mainstay_store::{Store, Tx};
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
+use mainstay_testkit::time::VirtualTime;
+use std::time::Duration;
 
 #[tokio::test]
 async fn who_is_not_logged_in_is_sent_to_the_login_and_back() {
@@ -199,7 +201,7 @@ async fn a_token_has_twenty_sessions_at_most_and_the_newest_stay() {
 
 #[tokio::test]
 async fn those_who_follow_leave_room_for_those_who_ask() {
-    let server = Running::start(options().max_connections(4)).await;
+    let server = Running::start(options().max_connections(4).token_share(100)).await;
     let token = server.token(Role::Reader).await;
     let browser = Browser::log_in(&server, &token).await;
     let mut first = follow(&browser, "/console/live/work").await;
@@ -209,4 +211,95 @@ async fn those_who_follow_leave_room_for_those_who_ask() {
     browser.send(get("/console/live/work")).await.problem(503, "STREAMS_FULL");
     get("/v1/events/subscribe").token(&token).send(server.address).await.problem(503, "STREAMS_FULL");
     assert_eq!(get("/health/live").send(server.address).await.status, 200);
+}
+
+#[test]
+fn a_session_ends_when_nobody_uses_it_and_a_page_that_is_open_is_no_use() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, equipped(place.options())).await.unwrap();
+        let (life, idle) = (Duration::from_secs(3 * 3_600), Duration::from_secs(3_600));
+        let server = Running::start_on(options().sessions(life, idle), store).await;
+        let token = server.token(Role::Reader).await;
+        let browser = Browser::log_in(&server, &token).await;
+        let status = async || browser.send(get("/console")).await.status;
+        // Used now and then, it lasts.
+        for _ in 0..2 {
+            time.advance(3_599_000).await.unwrap();
+            assert_eq!(status().await, 200);
+        }
+        let mut live = follow(&browser, "/console/live/work").await;
+        until(&mut live, "200 OK").await;
+        time.advance(3_599_000).await.unwrap();
+        let mut again = follow(&browser, "/console/live/work").await;
+        until(&mut again, "200 OK").await;
+        time.advance(2_000).await.unwrap();
+        assert_eq!(status().await, 303, "what a page loads by itself has not kept it");
+        tokio::time::timeout(PATIENCE, until(&mut live, "event: over")).await.unwrap();
+
+        // Used all the time, it ends all the same.
+        let browser = Browser::log_in(&server, &token).await;
+        let status = async || browser.send(get("/console")).await.status;
+        for _ in 0..5 {
+            time.advance(1_800_000).await.unwrap();
+            assert_eq!(status().await, 200);
+        }
+        time.advance(1_800_000).await.unwrap();
+        assert_eq!(status().await, 303);
+    });
+}
+
+#[test]
+fn one_signs_out_everywhere_and_an_admin_signs_others_out() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Running::start_on(options(), store).await;
+        let tokens = Tokens::new(server.store.clone());
+        let (mine, secret) = tokens.create(New::named("mine", Role::Operator).unwrap()).await.unwrap();
+        let admin = server.token(Role::Admin).await;
+        let log_in = async || {
+            let two = [&secret, &secret].map(|secret| secret.reveal().to_owned());
+            let mut browsers = Vec::new();
+            for token in two.iter().chain([&admin]) {
+                browsers.push(Browser::log_in(&server, token).await);
+            }
+            browsers
+        };
+        let status = async |browsers: &[Browser]| {
+            let mut status = Vec::new();
+            for browser in browsers {
+                status.push(browser.send(get("/console")).await.status);
+            }
+            status
+        };
+        let browsers = log_in().await;
+        let csrf = browsers[0].csrf().await;
+        let leave = form("/console/logout", &[("csrf", &csrf), ("everywhere", "1")]);
+        assert_eq!(browsers[0].send(leave).await.status, 303);
+        assert_eq!(status(&browsers).await, [303, 303, 200], "those of the own token");
+
+        let browsers = log_in().await;
+        let sign_out = request("POST", &format!("/admin/tokens/{}/sign-out", mine.id)).token(&admin);
+        assert_eq!(sign_out.send(server.address).await.json()["ended"], 2);
+        assert_eq!(status(&browsers).await, [303, 303, 200]);
+        assert_eq!(
+            get("/v1/events").token(secret.reveal()).send(server.address).await.status,
+            200,
+            "the token lives on"
+        );
+
+        let browsers = log_in().await;
+        // An admin of a tenant ends those of its own tenant, which are none.
+        let new = New::named("acme", Role::Admin).unwrap().tenant("acme").unwrap();
+        let (_, acme) = tokens.create(new).await.unwrap();
+        let all = |token: &str| request("DELETE", "/admin/sessions").token(token);
+        assert_eq!(all(acme.reveal()).send(server.address).await.json()["ended"], 0);
+        request("POST", &format!("/admin/tokens/{}/sign-out", mine.id))
+            .token(acme.reveal())
+            .send(server.address)
+            .await
+            .problem(404, "TOKEN_NOT_FOUND");
+        assert_eq!(status(&browsers).await, [200, 200, 200]);
+        assert!(all(&admin).send(server.address).await.json()["ended"].as_u64() >= Some(3));
+        assert_eq!(status(&browsers).await, [303, 303, 303]);
+    });
 }

@@ -11,10 +11,9 @@ mod work;
 use crate::client::{Answer, Request, get, request};
 use crate::running::{Running, options};
 use mainstay_events::{Append, Event, NewEvent};
-use mainstay_flows::commands::Commands;
 use mainstay_flows::delivery::publications::{Delivery, Retry, Target, Targets};
 use mainstay_flows::projections::{Category, Model, Poison, Projecting, Projection, Registry};
-use mainstay_server::{Role, Rooms, equipped};
+use mainstay_server::{Builder, Role, Services, equipped};
 use mainstay_store::{Store, Tx};
 use mainstay_testkit::stores::Place;
 use mainstay_work::{Call, Engine, Failure, Functions, NewWork, Pool, RetryPolicy};
@@ -29,7 +28,7 @@ const EVIL: &str = "<script>alert(1)</script><img src=x onerror=alert(1)>";
 /// A server with something of everything.
 struct House {
     server: Running,
-    rooms: Rooms,
+    services: Services,
     _engine: Engine,
     _projecting: Projecting,
     event_id: String,
@@ -53,30 +52,34 @@ impl House {
         let registry = Registry::new().with(orders);
         let targets = Targets::new(Retry { max_retries: 1, initial_backoff_ms: 1, base: 1.0 })
             .with(Target::subscriber("inventory", async |_: Delivery| Err(Failure::permanent("no"))));
-        let rooms = Rooms::open_publishing(&store, Commands::new(), registry, targets, |_| functions);
-        let rooms = rooms.await.unwrap();
-        rooms.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
-        let (engine, projecting) = (rooms.work.start().await.unwrap(), rooms.projections.start());
-        let server = Running::start_with(options(), rooms.clone()).await;
+        let services = Builder::on_store(store.clone())
+            .projections(registry)
+            .targets(targets)
+            .functions(functions)
+            .open();
+        let services = services.await.unwrap();
+        services.work.pool(Pool::new("shop").retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap())).await.unwrap();
+        let (engine, projecting) = (services.work.start().await.unwrap(), services.projections.start());
+        let server = Running::start_with(options(), services.clone()).await;
         let charge = NewWork::new("shop", "charge", EVIL).unwrap().correlated("corr-1");
-        let work_id = rooms.work.enqueue(charge).await.unwrap().work_id;
-        rooms.work.wait_for(&work_id, PATIENCE).await.unwrap();
+        let work_id = services.work.enqueue(charge).await.unwrap().work_id;
+        services.work.wait_for(&work_id, PATIENCE).await.unwrap();
         let events = ["OrderSubmitted", "OrderSpoiled"].map(|name| {
             NewEvent::new(name, &EVIL).unwrap().stream("Order", "o/1").tag("order:o 1").correlation("corr-1")
         });
-        let appended = rooms.log.append(Append::new(events)).await.unwrap();
+        let appended = services.log.append(Append::new(events)).await.unwrap();
         let event_id = appended.events[0].event_id.clone();
-        Self { server, rooms, _engine: engine, _projecting: projecting, event_id, work_id }
+        Self { server, services, _engine: engine, _projecting: projecting, event_id, work_id }
     }
 
-    async fn log_in(&self, role: Role) -> Browser {
+    pub(crate) async fn log_in(&self, role: Role) -> Browser {
         let token = self.server.token(role).await;
         Browser::log_in(&self.server, &token).await
     }
 }
 
 /// Somebody with a cookie.
-struct Browser {
+pub(crate) struct Browser {
     address: std::net::SocketAddr,
     cookie: String,
 }
@@ -105,14 +108,14 @@ fn cookie_of(answer: &Answer) -> String {
 }
 
 impl Browser {
-    async fn log_in(server: &Running, token: &str) -> Self {
+    pub(crate) async fn log_in(server: &Running, token: &str) -> Self {
         let answer =
             form("/console/login", &[("token", token), ("to", "/console/work")]).send(server.address).await;
         assert_eq!((answer.status, answer.header("location")), (303, Some("/console/work")), "{answer:?}");
         Self { address: server.address, cookie: cookie_of(&answer) }
     }
 
-    async fn send(&self, request: Request) -> Answer {
+    pub(crate) async fn send(&self, request: Request) -> Answer {
         request.header("Cookie", &self.cookie).send(self.address).await
     }
 

@@ -8,21 +8,21 @@ use mainstay_testkit::stores::{Kind, Place, for_each_store};
 use mainstay_work::Pool;
 
 #[test]
-fn events_that_were_put_aside_are_told_of_apart_from_dead_letters() {
+fn quarantined_events_are_dead_letters_and_have_a_tile_of_their_own() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         let browser = house.log_in(Role::Reader).await;
-        house.rooms.projections.wait_for("orders", 2, PATIENCE).await.unwrap();
+        house.services.projections.wait_for("orders", 2, PATIENCE).await.unwrap();
         let page = browser.page("/console").await;
         assert_eq!(
             (tile(&page, "Dead letters pending"), tile(&page, "Events put aside")),
-            ("1", "1"),
+            ("2", "1"),
             "{page}"
         );
         assert!(page.contains("href=\"/console/projections#poison\""), "{page}");
         assert!(page.contains("<li>orders has put 1 event aside</li>"), "{page}");
-        let aside = house.rooms.projections.quarantined(Some("orders"), None, 10).await.unwrap();
-        house.rooms.projections.ignore_quarantined("orders", &aside[0].event_id).await.unwrap();
+        let aside = house.services.projections.quarantined(Some("orders"), None, 10).await.unwrap();
+        house.services.projections.ignore_quarantined("orders", &aside[0].event_id).await.unwrap();
         let page = browser.page("/console").await;
         assert_eq!(
             (tile(&page, "Dead letters pending"), tile(&page, "Events put aside")),
@@ -51,20 +51,20 @@ fn what_changed_lately_is_of_every_kind_and_the_newest_first() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         let browser = house.log_in(Role::Reader).await;
-        let (rooms, store) = (&house.rooms, &house.server.store);
-        rooms.projections.wait_for("orders", 2, PATIENCE).await.unwrap();
+        let (services, store) = (&house.services, &house.server.store);
+        services.projections.wait_for("orders", 2, PATIENCE).await.unwrap();
         assert_eq!(changes(&browser.page("/console").await), [""; 0]);
 
-        let replay = rooms.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap().replay_id;
-        rooms.projections.wait_for_rebuild(&replay, PATIENCE).await.unwrap();
+        let replay = services.projections.trigger_rebuild(Rebuild::of("orders")).await.unwrap().replay_id;
+        services.projections.wait_for_rebuild(&replay, PATIENCE).await.unwrap();
         later(store).await;
-        rooms.circuits.force("payments", open_by_hand()).await.unwrap();
+        services.circuits.force("payments", open_by_hand()).await.unwrap();
         later(store).await;
-        rooms.work.pause("eventReplayPool").await.unwrap();
+        services.work.pause("eventReplayPool").await.unwrap();
         // It is active again in a moment.
         let rebuild = async || {
-            while rooms.projections.status("orders").await.unwrap().status.as_str() != "active" {}
-            rooms.projections.trigger_rebuild(Rebuild::of("orders").from(0)).await.unwrap().replay_id
+            while services.projections.status("orders").await.unwrap().status.as_str() != "active" {}
+            services.projections.trigger_rebuild(Rebuild::of("orders").from(0)).await.unwrap().replay_id
         };
         let replay = tokio::time::timeout(PATIENCE, rebuild()).await.unwrap();
         later(store).await;
@@ -72,12 +72,12 @@ fn what_changed_lately_is_of_every_kind_and_the_newest_first() {
         let told = changes(&page);
         assert!(told[0].ends_with("Projection ordersrebuilding"), "{told:?}");
 
-        rooms.projections.cancel_rebuild(&replay).await.unwrap();
+        services.projections.cancel_rebuild(&replay).await.unwrap();
         later(store).await;
-        let pause = async || while rooms.projections.pause("orders").await.is_err() {};
+        let pause = async || while services.projections.pause("orders").await.is_err() {};
         tokio::time::timeout(PATIENCE, pause()).await.unwrap();
         later(store).await;
-        rooms.work.pause("shop").await.unwrap();
+        services.work.pause("shop").await.unwrap();
         let page = browser.page("/console").await;
         let told = changes(&page);
         let wanted = [
@@ -102,13 +102,13 @@ async fn what_changed_lately_is_no_longer_than_a_page_has_room_for() {
     let house = House::open(&place).await;
     let browser = house.log_in(Role::Reader).await;
     let pause = async |pool: String| {
-        house.rooms.work.pool(Pool::new(&*pool)).await.unwrap();
-        house.rooms.work.pause(&pool).await.unwrap();
+        house.services.work.pool(Pool::new(&*pool)).await.unwrap();
+        house.services.work.pause(&pool).await.unwrap();
     };
     pause("old".to_owned()).await;
     later(&house.server.store).await;
     for number in 0..20 {
-        house.rooms.circuits.force(&format!("c{number}"), open_by_hand()).await.unwrap();
+        house.services.circuits.force(&format!("c{number}"), open_by_hand()).await.unwrap();
     }
     let told = changes(&browser.page("/console").await);
     assert!(told.len() == 6 && told[5].ends_with("Pool oldpaused"), "many changes of circuits: {told:#?}");

@@ -17,9 +17,9 @@ fn an_event_that_was_put_aside_is_where_a_trace_failed() {
         let house = House::open(&place).await;
         let browser = house.log_in(Role::Reader).await;
         let spoiled = NewEvent::new("OrderSpoiled", &1).unwrap().correlation("corr-poison");
-        let appended = house.rooms.log.append(Append::from(spoiled)).await.unwrap();
+        let appended = house.services.log.append(Append::from(spoiled)).await.unwrap();
         let (event, position) = (&appended.events[0].event_id, appended.events[0].position);
-        house.rooms.projections.wait_for("orders", position, PATIENCE).await.unwrap();
+        house.services.projections.wait_for("orders", position, PATIENCE).await.unwrap();
         let page = browser.page("/console/traces/corr-poison").await;
         assert!(page.contains("Something failed: the poison event"), "{page}");
         let entry = entry(&page, "poison event</span>");
@@ -28,7 +28,7 @@ fn an_event_that_was_put_aside_is_where_a_trace_failed() {
             assert!(entry.contains(part), "{part}: {entry}");
         }
         // Once somebody has left it for good, nothing is wrong any more.
-        house.rooms.projections.ignore_quarantined("orders", event).await.unwrap();
+        house.services.projections.ignore_quarantined("orders", event).await.unwrap();
         let page = browser.page("/console/traces/corr-poison").await;
         assert!(!page.contains("Something failed"), "{page}");
     });
@@ -40,10 +40,10 @@ async fn a_publication_that_failed_is_marked() {
     let house = House::open(&place).await;
     let browser = house.log_in(Role::Reader).await;
     let event = NewEvent::new("OrderSubmitted", &1).unwrap().correlation("corr-published");
-    let event = house.rooms.log.append(Append::from(event)).await.unwrap().events[0].event_id.clone();
-    house.rooms.publications.publish(&event, "orders", ["inventory"]).await.unwrap();
-    let delivery = house.rooms.publications.status(&event).await.unwrap()[0].work_id.clone().unwrap();
-    house.rooms.work.wait_for(&delivery, PATIENCE).await.unwrap();
+    let event = house.services.log.append(Append::from(event)).await.unwrap().events[0].event_id.clone();
+    house.services.publications.publish(&event, "orders", ["inventory"]).await.unwrap();
+    let delivery = house.services.publications.status(&event).await.unwrap()[0].work_id.clone().unwrap();
+    house.services.work.wait_for(&delivery, PATIENCE).await.unwrap();
     let page = browser.page("/console/traces/corr-published").await;
     let entry = entry(&page, "publication</span>");
     assert!(entry.contains("failed") && entry.contains("class=\"failure\""), "{entry}");

@@ -113,14 +113,18 @@ async fn a_token_of_a_tenant_is_led_to_what_it_may_see_and_told_why_of_the_rest(
             NewEvent::new("OrderSubmitted", &what).unwrap().stream("Order", tenant).correlation("corr-2");
         data.tenant(tenant)
     };
-    let appended =
-        house.rooms.log.append(Append::new([event("acme", "ours"), event("other", "theirs")])).await.unwrap();
+    let appended = house
+        .services
+        .log
+        .append(Append::new([event("acme", "ours"), event("other", "theirs")]))
+        .await
+        .unwrap();
     let [ours, theirs] = [0, 1].map(|place: usize| appended.events[place].event_id.clone());
     let new = |tenant: &str| {
         NewIntent::new("Submission", ("Order", "1"), "orders", PATIENCE, OnTimeout::alert()).tenant(tenant)
     };
-    let intent = house.rooms.intents.record(new("acme")).await.unwrap().intent_key;
-    let foreign = house.rooms.intents.record(new("other")).await.unwrap().intent_key;
+    let intent = house.services.intents.record(new("acme")).await.unwrap().intent_key;
+    let foreign = house.services.intents.record(new("other")).await.unwrap().intent_key;
     let shown = [
         "/console/events".to_owned(),
         format!("/console/events/{ours}"),
@@ -183,9 +187,9 @@ async fn a_circuit_is_found_by_a_part_of_its_name_however_many_there_are() {
     let place = Place::new(Kind::SqliteMemory);
     let house = House::open(&place).await;
     for number in 0..130 {
-        house.rooms.circuits.force(&format!("c{number:03}"), forced()).await.unwrap();
+        house.services.circuits.force(&format!("c{number:03}"), forced()).await.unwrap();
     }
-    house.rooms.circuits.force("the-last-of-all", forced()).await.unwrap();
+    house.services.circuits.force("the-last-of-all", forced()).await.unwrap();
     let browser = house.log_in(Role::Reader).await;
     let page = browser.page("/console/circuits?name=LAST-of").await;
     let list = page.split("<h2>Changes").next().unwrap();
@@ -203,7 +207,8 @@ async fn a_page_that_is_loaded_counts_and_pages_that_follow_do_with_that() {
     let place = Place::new(Kind::SqliteMemory);
     let house = House::open(&place).await;
     let browser = house.log_in(Role::Reader).await;
-    let pending = "<strong>1</strong> wait for somebody";
+    house.services.projections.wait_for("orders", 2, PATIENCE).await.unwrap();
+    let pending = "<strong>2</strong> wait for somebody";
     assert!(browser.page("/console/dead-letters").await.contains(pending));
     let mut live = follow(&browser, "/console/live/dead-letters").await;
     let ignore =
@@ -256,7 +261,7 @@ async fn a_page_follows_what_happens() {
     let house = House::open(&place).await;
     let browser = house.log_in(Role::Reader).await;
     let mut live = follow(&browser, "/console/live/events?type=OrderConfirmed").await;
-    house.rooms.log.append(NewEvent::new("OrderConfirmed", &1).unwrap().tag("order:77")).await.unwrap();
+    house.services.log.append(NewEvent::new("OrderConfirmed", &1).unwrap().tag("order:77")).await.unwrap();
     tokio::time::timeout(PATIENCE, until(&mut live, "order:77")).await.unwrap();
 }
 

@@ -18,12 +18,12 @@ async fn all_keys_of_a_pool_are_found_page_by_page() {
     let place = Place::new(Kind::SqliteMemory);
     let house = House::open(&place).await;
     let browser = house.log_in(Role::Reader).await;
-    house.rooms.work.pause("shop").await.unwrap();
+    house.services.work.pause("shop").await.unwrap();
     // Some end with a blank, which must not be lost on the way to the next page.
     let keys: BTreeSet<String> = (0..120).map(|number| format!("key {number:03} ")).collect();
     for key in &keys {
         let charge = NewWork::new("shop", "charge", "").unwrap().key(key);
-        house.rooms.work.enqueue(charge).await.unwrap();
+        house.services.work.enqueue(charge).await.unwrap();
     }
     let mut found = Vec::new();
     let mut at = Some("/console/work/pools/shop?state=ready".to_owned());
@@ -47,11 +47,12 @@ fn items_that_succeeded_or_were_cancelled_are_found_by_their_state_and_offer_not
     for_each_store(async |place| {
         let house = House::open(&place).await;
         let browser = house.log_in(Role::Operator).await;
-        let note = house.rooms.work.enqueue(NewWork::new("shop", "note", "").unwrap()).await.unwrap().work_id;
-        house.rooms.work.wait_for(&note, PATIENCE).await.unwrap();
+        let note =
+            house.services.work.enqueue(NewWork::new("shop", "note", "").unwrap()).await.unwrap().work_id;
+        house.services.work.wait_for(&note, PATIENCE).await.unwrap();
         let later = NewWork::new("shop", "charge", "").unwrap().run_after(PATIENCE);
-        let cancelled = house.rooms.work.enqueue(later).await.unwrap().work_id;
-        house.rooms.work.cancel(&cancelled).await.unwrap();
+        let cancelled = house.services.work.enqueue(later).await.unwrap().work_id;
+        house.services.work.cancel(&cancelled).await.unwrap();
         for (state, own, others) in [
             ("success", &note, [&cancelled, &house.work_id]),
             ("canceled", &cancelled, [&note, &house.work_id]),

@@ -4,11 +4,12 @@ use super::failure::Cause;
 use super::pooled::Pooled;
 use super::transaction::{Begin, Failed, Handle, Link, Rest};
 use super::{Driver, failure};
+use crate::body::Body;
 use crate::guarded::guarded;
 use crate::tx::Link as TxLink;
-use crate::{Error, Isolation, Result, Tx};
+use crate::{Error, Isolation, Tx};
 use deadpool_postgres::Object;
-use std::future::Future;
+use mainstay_core::failpoints::Point;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,9 +51,9 @@ impl Kind {
 }
 
 /// How an attempt ended.
-pub(super) enum Ended<T> {
+pub(super) enum Ended {
     /// It committed.
-    Done(T),
+    Done,
     /// It did not, because of other transactions.
     Conflict(String),
     /// It did not, or nobody knows.
@@ -60,32 +61,27 @@ pub(super) enum Ended<T> {
 }
 
 impl Driver {
-    pub(super) async fn attempt<T, F, Fut>(
+    pub(super) async fn attempt(
         &self,
         connection: Object,
-        work: &F,
+        body: &mut Body,
         kind: Kind,
         limit: Option<Duration>,
         usual: Duration,
-    ) -> Ended<T>
-    where
-        F: Fn(Tx) -> Fut,
-        Fut: Future<Output = Result<T>>,
-    {
+    ) -> Ended {
         let link = Link::Pooled(Arc::new(Pooled::new(connection, self.server.clone())));
         let begin = Begin { sql: kind.begin(limit.is_some()), is_sent_along: kind == Kind::Read };
         let handle = Handle::new(link, Some(begin), self.statements.clone());
         let limit = limit.unwrap_or(usual);
         let cleanup = Cleanup(handle.clone());
         let tx = Tx::new(TxLink::Postgres(handle.clone()));
-        let running = guarded(|| work(tx), || handle.is_busy());
+        let running = guarded(|| body.run(tx), || handle.is_busy());
         let Ok(result) = tokio::time::timeout(limit, running).await else {
             return Ended::Failed(Error::Timeout { limit_ms: limit.as_millis() as u64 });
         };
-        let value = match result {
-            Ok(value) => value,
-            Err(error) => return self.abandon(&handle, error).await,
-        };
+        if let Err(error) = result {
+            return self.abandon(&handle, error).await;
+        }
         let Some(rest) = handle.end() else { return Ended::Failed(Error::TransactionClosed) };
         // Asked only now, when nothing new can begin: an operation that another task began a moment ago must not find
         // itself behind the COMMIT.
@@ -105,16 +101,16 @@ impl Driver {
                 rest.after_commit.iter().for_each(|hook| hook());
                 self.notifier.wake(rest.wakes.clone());
                 roll_back_now(rest).await;
-                return Ended::Done(value);
+                return Ended::Done;
             }
             None => self.commit(&rest.link, limit).await,
         };
         drop(cleanup);
         match ended {
-            Ended::Done(()) => {
+            Ended::Done => {
                 rest.after_commit.iter().for_each(|hook| hook());
                 self.notifier.wake(rest.wakes);
-                Ended::Done(value)
+                Ended::Done
             }
             Ended::Conflict(reason) => Ended::Conflict(reason),
             Ended::Failed(error) => {
@@ -125,7 +121,7 @@ impl Driver {
     }
 
     /// Rolls back after the closure failed. What it met may have been told as any error.
-    async fn abandon<T>(&self, handle: &Handle, error: Error) -> Ended<T> {
+    async fn abandon(&self, handle: &Handle, error: Error) -> Ended {
         let Some(rest) = handle.end() else { return Ended::Failed(error) };
         let failure = rest.failure.clone();
         roll_back_now(rest).await;
@@ -141,9 +137,9 @@ impl Driver {
         }
     }
 
-    async fn commit(&self, link: &Link, limit: Duration) -> Ended<()> {
+    async fn commit(&self, link: &Link, limit: Duration) -> Ended {
         let Link::Pooled(connection) = link else { return Ended::Failed(Error::TransactionClosed) };
-        if let Err(hit) = self.failpoints.hit("store.commit") {
+        if let Err(hit) = self.failpoints.hit(Point::StoreCommit) {
             return Ended::Failed(hit.into());
         }
         let began = Instant::now();
@@ -152,8 +148,8 @@ impl Driver {
             Ok(Ok(())) => {
                 self.figures.commit_time.record_duration(began.elapsed());
                 self.figures.group_size.record(1);
-                drop(self.failpoints.hit("store.committed"));
-                Ended::Done(())
+                drop(self.failpoints.hit(Point::StoreCommitted));
+                Ended::Done
             }
             Ok(Err(error)) if failure::is_conflict(&error) => Ended::Conflict(error.to_string()),
             Ok(Err(error)) => match failure::of(&error) {

@@ -25,11 +25,12 @@ pub(crate) use dump::{check_empty, dump, undump};
 pub use lend::Lent;
 pub(crate) use transaction::Handle;
 
+use crate::body::Body;
 use crate::figures::Figures;
 use crate::gate::Gate;
 use crate::options::Manner;
 use crate::wakeups::Hub;
-use crate::{Error, Options, Result, Tx};
+use crate::{Error, Options, Result};
 use attempt::{Ended, Kind};
 use connect::Server;
 use deadpool_postgres::{Object, Pool};
@@ -37,7 +38,6 @@ use mainstay_core::backoff::Backoff;
 use mainstay_core::failpoints::Failpoints;
 use mainstay_core::random::Random;
 use notifier::Notifier;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -91,32 +91,17 @@ impl Driver {
         })
     }
 
-    pub(crate) async fn transact<T, F, Fut>(&self, work: F, manner: Manner) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
-        self.run(work, Kind::Write(manner.isolation), manner.limit, self.transaction_timeout).await
+    pub(crate) async fn transact(&self, body: Body, manner: Manner) -> Result<()> {
+        self.run(body, Kind::Write(manner.isolation), manner.limit, self.transaction_timeout).await
     }
 
-    pub(crate) async fn read<T, F, Fut>(&self, work: F, manner: Manner) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
-        self.run(work, Kind::Read, manner.limit, self.read_timeout).await
+    pub(crate) async fn read(&self, body: Body, manner: Manner) -> Result<()> {
+        self.run(body, Kind::Read, manner.limit, self.read_timeout).await
     }
 
-    /// Runs `work` until it commits, fails for good, or patience ends. Only what certainly did not happen is run
+    /// Runs `body` until it commits, fails for good, or patience ends. Only what certainly did not happen is run
     /// again.
-    async fn run<T, F, Fut>(&self, work: F, kind: Kind, limit: Option<Duration>, usual: Duration) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
+    async fn run(&self, mut body: Body, kind: Kind, limit: Option<Duration>, usual: Duration) -> Result<()> {
         let called = Instant::now();
         let (_place, deadline) = self.gate.enter().await?;
         let (mut conflicts, mut outages) = (0, 0);
@@ -124,12 +109,12 @@ impl Driver {
             let ended = match self.connection(deadline).await {
                 Ok(connection) => {
                     self.figures.wait_time.record_duration(called.elapsed());
-                    self.attempt(connection, &work, kind, limit, usual).await
+                    self.attempt(connection, &mut body, kind, limit, usual).await
                 }
                 Err(error) => Ended::Failed(error),
             };
             let (wait_ms, error) = match ended {
-                Ended::Done(value) => return Ok(value),
+                Ended::Done => return Ok(()),
                 Ended::Conflict(reason) => {
                     conflicts += 1;
                     let error = Error::Conflict { attempts: conflicts, reason };

@@ -21,6 +21,8 @@ const STATEMENTS_KEPT_PREPARED: usize = 256;
 /// A connection that runs one transaction at a time.
 pub(super) struct Connection {
     db: rusqlite::Connection,
+    /// The clock behind `mainstay_now()`.
+    clock: Arc<dyn Clock>,
     statements: Cache,
     current: Option<Current>,
     tickets: u64,
@@ -123,8 +125,9 @@ impl Session {
             evicted_at_bytes: AtomicU64::new(0),
             caller: Mutex::default(),
         });
+        let now = clock.clone();
         let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
-        db.create_scalar_function("mainstay_now", 0, flags, move |_| Ok(clock.now_ms()))?;
+        db.create_scalar_function("mainstay_now", 0, flags, move |_| Ok(now.now_ms()))?;
         let authorizing = watch.clone();
         db.authorizer(Some(move |context: AuthContext<'_>| authorize(&authorizing, &context)))?;
         let timing = watch.clone();
@@ -132,6 +135,7 @@ impl Session {
         db.set_prepared_statement_cache_capacity(STATEMENTS_KEPT_PREPARED);
         let connection = Connection {
             db,
+            clock,
             statements: Cache::default(),
             current: None,
             tickets: 0,
@@ -262,6 +266,13 @@ impl Handle {
 
     pub(crate) fn query(&self, sql: &str, params: &[Value]) -> Result<Vec<Row>> {
         self.operate(|connection, mode| connection.query(sql, params, mode))
+    }
+
+    /// The time of `mainstay_now()`, without a statement.
+    pub(crate) fn now_ms(&self) -> Result<i64> {
+        let connection = self.session.lock();
+        connection.mode_of(self.ticket)?;
+        Ok(connection.clock.now_ms())
     }
 
     pub(crate) fn wake(&self, topic: &Topic) -> Result<()> {

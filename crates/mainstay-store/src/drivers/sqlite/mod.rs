@@ -1,7 +1,7 @@
 //! SQLite, embedded: one writer, many readers, commits shared by whoever waits.
 //!
 //! - `connection`: a database connection and what an author's statements may do on it
-//! - `job`: an author's closure on its way through a queue
+//! - `job`: a transaction on its way through a queue
 //! - `claim`: who decides the fate of a job that waits
 //! - `queue`: where jobs wait
 //! - `writer`: runs jobs in groups, one commit for all of them
@@ -26,14 +26,14 @@ mod writer;
 pub(crate) use connection::Handle;
 pub(crate) use keep::copy_into;
 
+use crate::body::Body;
 use crate::figures::Figures;
 use crate::gate::Gate;
 use crate::wakeups::Hub;
-use crate::{Error, Options, Result, Tx};
+use crate::{Error, Options, Result};
 use claim::{AbandonOnDrop, Claim};
-use job::{Attempt, Mode, Queued};
+use job::{Attempt, Job, Mode};
 use queue::Queue;
-use std::future::Future;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -95,19 +95,9 @@ impl Driver {
         tokio::task::spawn_blocking(opening).await.map_err(|lost| Error::Panicked(lost.to_string()))?
     }
 
-    /// Runs `work` in a transaction. A lone caller runs it on the spot; others share the writer's next commit.
-    pub(crate) async fn transact<T, F, Fut>(
-        &self,
-        work: F,
-        limit: Option<Duration>,
-        under_way: i64,
-    ) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
-        let mut attempt = Attempt::new(work);
+    /// Runs `body` in a transaction. A lone caller runs it on the spot; others share the writer's next commit.
+    pub(crate) async fn transact(&self, body: Body, limit: Option<Duration>, under_way: i64) -> Result<()> {
+        let mut attempt = Attempt::new(body);
         if under_way == 1 && limit.is_none() && self.run_inline(&mut attempt) {
             // A caller in a loop must not keep the runtime's other tasks from running, but yielding every time would
             // cost a wake-up of another thread each.
@@ -119,24 +109,14 @@ impl Driver {
         self.enqueue(&self.shared.writes, &self.shared.write_gate, attempt, Mode::Write, limit).await
     }
 
-    /// Runs `work` on a snapshot.
-    pub(crate) async fn read<T, F, Fut>(&self, work: F, limit: Option<Duration>) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
+    /// Runs `body` on a snapshot.
+    pub(crate) async fn read(&self, body: Body, limit: Option<Duration>) -> Result<()> {
         // A database in memory has one connection; its reads take turns with the writes.
         let queue = if self.files.in_memory() { &self.shared.writes } else { &self.shared.reads };
-        self.enqueue(queue, &self.shared.read_gate, Attempt::new(work), Mode::Read, limit).await
+        self.enqueue(queue, &self.shared.read_gate, Attempt::new(body), Mode::Read, limit).await
     }
 
-    fn run_inline<T, F, Fut>(&self, attempt: &mut Attempt<T, F>) -> bool
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
+    fn run_inline(&self, attempt: &mut Attempt) -> bool {
         use tokio::runtime::{Handle, RuntimeFlavor};
         // A runtime with one thread would stand still during the commit, and could never form a group.
         let has_other_threads = Handle::try_current()
@@ -151,26 +131,20 @@ impl Driver {
         writer.run_inline(attempt)
     }
 
-    async fn enqueue<T, F, Fut>(
+    async fn enqueue(
         &self,
         queue: &Queue,
         gate: &Gate,
-        attempt: Attempt<T, F>,
+        attempt: Attempt,
         mode: Mode,
         limit: Option<Duration>,
-    ) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(Tx) -> Fut + Send + 'static,
-        Fut: Future<Output = Result<T>> + Send + 'static,
-    {
+    ) -> Result<()> {
         let called = Instant::now();
         let (place, deadline) = gate.enter().await?;
         let (reply, mut answer) = oneshot::channel();
         let claim = Claim::default();
         let _abandon = AbandonOnDrop(claim.clone());
-        let job = Queued { attempt, mode, limit, reply, claim: claim.clone(), called, _place: place };
-        queue.push(Box::new(job))?;
+        queue.push(Job { attempt, mode, limit, reply, claim: claim.clone(), called, _place: place })?;
         match tokio::time::timeout_at(deadline, &mut answer).await {
             Ok(answered) => answered.unwrap_or(Err(Error::Closed)),
             Err(_elapsed) if claim.abandon() => Err(gate.busy("others were in front")),

@@ -9,7 +9,7 @@ use super::{Driver, Shared, failure, readers};
 use crate::figures::Figures;
 use crate::gate::Gate;
 use crate::wakeups::Hub;
-use crate::{Durability, Error, Options, Result};
+use crate::{Durability, Error, Options, Result, files};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::File;
@@ -47,7 +47,24 @@ impl Files {
         let owner = Owner::take(path)?;
         check_content(path)?;
         let is_half_made = AtomicBool::new(!path.exists());
-        Ok(Self { database: Some(path.to_owned()), is_half_made, owner: Mutex::new(Some(owner)) })
+        let files = Self { database: Some(path.to_owned()), is_half_made, owner: Mutex::new(Some(owner)) };
+        files.keep_from_others(path)?;
+        Ok(files)
+    }
+
+    /// Creates a new database so that only its owner can open it: SQLite keeps the mode, and gives it to the log and the
+    /// journal. Reports files that are there already and that other users can open,
+    /// and a folder in which they can replace files.
+    fn keep_from_others(&self, path: &Path) -> Result<()> {
+        if self.is_half_made.load(Ordering::Relaxed) {
+            let made = files::options().write(true).create(true).truncate(false).open(path);
+            made.map_err(|error| cannot_open(path, &error.to_string()))?;
+        }
+        for suffix in ["", "-wal", "-shm", "-journal", "-owner"] {
+            files::report_wider_mode(&beside(path, suffix));
+        }
+        files::report_open_folder(path);
+        Ok(())
     }
 
     /// Makes sure that the files are found under their names, and that the journal which a new database is made
@@ -96,10 +113,8 @@ impl Drop for Files {
             return;
         };
         for suffix in ["", "-journal", "-wal", "-shm"] {
-            let mut path = database.as_os_str().to_owned();
-            path.push(suffix);
             // Whatever was never made cannot be removed; that is fine.
-            drop(std::fs::remove_file(path));
+            drop(std::fs::remove_file(beside(database, suffix)));
         }
     }
 }
@@ -141,11 +156,16 @@ fn beginning(file: &mut File, length: usize) -> std::io::Result<Vec<u8>> {
 /// Whether a journal tells SQLite how to take back what a power loss left of the first page. It is on the disk
 /// before that page is written, and gone once the page is there.
 fn has_journal(path: &Path) -> bool {
-    let mut journal = path.as_os_str().to_owned();
-    journal.push("-journal");
-    File::open(journal)
+    File::open(beside(path, "-journal"))
         .and_then(|mut file| beginning(&mut file, JOURNAL_HEADER.len()))
         .is_ok_and(|bytes| bytes == JOURNAL_HEADER)
+}
+
+/// The name of a file of the database: its own, and a suffix.
+fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
 }
 
 fn cannot_open(path: &Path, reason: &str) -> Error {

@@ -4,8 +4,8 @@
 //! cross processes, and two engines would run the same work. The lock is on a file of its own beside the database,
 //! because closing *any* descriptor of the database drops SQLite's locks in this process.
 
-use crate::{Error, Result};
-use std::fs::{File, OpenOptions, TryLockError};
+use crate::{Error, Result, files};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ impl Owner {
         let failed =
             |error: io::Error| Error::Open { what: path.display().to_string(), reason: error.to_string() };
         loop {
-            let mut options = OpenOptions::new();
+            let mut options = files::options();
             let mut lock =
                 options.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
             match lock.try_lock() {

@@ -19,7 +19,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Box<dyn Job>>,
+    jobs: VecDeque<Job>,
     /// Threads asleep; waking costs a system call that is saved when there are none.
     sleepers: usize,
     is_closed: bool,
@@ -30,7 +30,7 @@ impl Queue {
         Self { length, figures: figures.clone(), state: Mutex::default(), ready: Condvar::new() }
     }
 
-    pub(super) fn push(&self, job: Box<dyn Job>) -> Result<()> {
+    pub(super) fn push(&self, job: Job) -> Result<()> {
         let mut state = self.lock();
         if state.is_closed {
             return Err(Error::Closed);
@@ -44,7 +44,7 @@ impl Queue {
     }
 
     /// The next job, or nothing once the queue is closed and empty.
-    pub(super) fn wait(&self) -> Option<Box<dyn Job>> {
+    pub(super) fn wait(&self) -> Option<Job> {
         let mut state = self.wait_for_job();
         let job = state.jobs.pop_front();
         self.tell(&state);
@@ -72,7 +72,7 @@ impl Queue {
     }
 
     /// The next job, if one is there now.
-    pub(super) fn next(&self) -> Option<Box<dyn Job>> {
+    pub(super) fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         let job = state.jobs.pop_front();
         self.tell(&state);

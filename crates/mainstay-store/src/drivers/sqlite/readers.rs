@@ -1,7 +1,7 @@
 //! Reads, beside the writer: each on a snapshot of its own.
 
 use super::connection::Session;
-use super::job::{Job, Mode};
+use super::job::Job;
 use super::{Shared, StopOnExit, failure};
 
 /// A reader's thread.
@@ -10,18 +10,18 @@ pub(super) fn work(shared: &Shared, session: &Session, runtime: &tokio::runtime:
     let _stop = StopOnExit { shared, wal: None };
     while let Some(mut job) = shared.reads.wait() {
         if job.claim(&shared.figures) {
-            read(session, &mut *job);
+            read(session, &mut job);
             job.reply();
         }
     }
 }
 
-fn read(session: &Session, job: &mut dyn Job) {
+fn read(session: &Session, job: &mut Job) {
     if let Err(error) = session.control("BEGIN") {
-        return job.fail(failure::of(error));
+        return job.attempt.fail(failure::of(error));
     }
-    session.attend(job.caller());
-    job.attempt(session, Mode::Read, job.limit());
+    session.attend(job.claim.clone());
+    job.run(session);
     if session.is_in_transaction() {
         // Ending a read cannot fail in a way that matters to its result.
         drop(session.control("ROLLBACK"));

@@ -11,12 +11,12 @@
 
 use super::checkpointer::WalWatch;
 use super::connection::Session;
-use super::job::{Job, Member, Mode};
+use super::job::{Attempt, Job, Mode};
 use super::{Shared, failure};
 use crate::figures::Figures;
 use crate::wakeups::{Hub, Topic};
 use crate::{Error, Options, Result};
-use mainstay_core::failpoints::Failpoints;
+use mainstay_core::failpoints::{Failpoints, Point};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -94,7 +94,7 @@ impl Writer {
 
     /// Runs one member in a transaction of its own, on the caller's thread; false when its statements take too long
     /// for that, and nothing was done.
-    pub(super) fn run_inline(&mut self, member: &mut dyn Member) -> bool {
+    pub(super) fn run_inline(&mut self, member: &mut Attempt) -> bool {
         let began = Instant::now();
         let is_done = self.attempt_alone(member, Mode::Write, Some(INLINE_LIMIT));
         self.figures.group_size.record(1);
@@ -102,12 +102,12 @@ impl Writer {
         is_done
     }
 
-    fn attempt_alone(&mut self, member: &mut dyn Member, mode: Mode, limit: Option<Duration>) -> bool {
+    fn attempt_alone(&mut self, member: &mut Attempt, mode: Mode, limit: Option<Duration>) -> bool {
         if let Err(error) = self.begin() {
             member.fail(error);
             return true;
         }
-        let ran = member.attempt(&self.session, mode, limit);
+        let ran = member.run(&self.session, mode, limit);
         if !member.is_ok() {
             self.roll_back();
             return ran.is_in_time;
@@ -124,20 +124,20 @@ impl Writer {
     }
 
     /// Runs `first` and whatever `next` yields in one transaction; how many they were.
-    fn run_group(&mut self, first: Box<dyn Job>, mut next: impl FnMut() -> Option<Box<dyn Job>>) -> usize {
+    fn run_group(&mut self, first: Job, mut next: impl FnMut() -> Option<Job>) -> usize {
         let began = Instant::now();
         if let Err(error) = self.begin() {
             self.refuse(first, error);
             return 0;
         }
-        let mut members: Vec<Box<dyn Job>> = Vec::new();
+        let mut members: Vec<Job> = Vec::new();
         let mut upcoming = Some(first);
         let mut is_intact = true;
         let mut is_careful = self.careful_groups > 0;
         self.careful_groups = self.careful_groups.saturating_sub(1);
         while let Some(mut job) = upcoming.take() {
             if job.claim(&self.figures) {
-                let left = self.attempt_in_group(&mut *job, !members.is_empty(), is_careful);
+                let left = self.attempt_in_group(&mut job, !members.is_empty(), is_careful);
                 members.push(job);
                 if left == Left::Spoilt {
                     is_careful = true;
@@ -172,19 +172,18 @@ impl Writer {
     }
 
     /// Runs a member beside others, in a savepoint when there is reason to be careful.
-    fn attempt_in_group(&self, job: &mut dyn Job, has_neighbours: bool, is_careful: bool) -> Left {
+    fn attempt_in_group(&self, job: &mut Job, has_neighbours: bool, is_careful: bool) -> Left {
         // The first has nobody to protect: if it fails, everything so far is rolled back.
         let is_guarded = has_neighbours && is_careful;
         if is_guarded && self.session.control("SAVEPOINT member").is_err() {
             return Left::Lost;
         }
-        let (mode, limit) = (job.mode(), job.limit());
-        let ran = job.attempt(&self.session, mode, limit);
+        let ran = job.run(&self.session);
         if !self.session.is_in_transaction() {
             return Left::Lost;
         }
         let control = |sql| self.session.control(sql);
-        let settled = match (job.is_ok(), is_guarded) {
+        let settled = match (job.attempt.is_ok(), is_guarded) {
             (true, true) => control("RELEASE member"),
             (false, true) => control("ROLLBACK TO member").and_then(|()| control("RELEASE member")),
             (true, false) => Ok(()),
@@ -197,33 +196,33 @@ impl Writer {
 
     /// Takes back what a member left among its neighbours, and runs all of them again, each in a savepoint; false when
     /// even that cost them their transaction.
-    fn attempt_carefully(&self, members: &mut [Box<dyn Job>]) -> bool {
+    fn attempt_carefully(&self, members: &mut [Job]) -> bool {
         self.roll_back();
         self.figures.rerun.add(members.len() as u64);
         self.session.begin().is_ok()
             && (0..)
                 .zip(members)
-                .all(|(number, job)| self.attempt_in_group(&mut **job, number > 0, true) == Left::Intact)
+                .all(|(number, job)| self.attempt_in_group(job, number > 0, true) == Left::Intact)
     }
 
-    fn conclude(&mut self, mut members: Vec<Box<dyn Job>>, ended: std::result::Result<(), Failure>) {
+    fn conclude(&mut self, mut members: Vec<Job>, ended: std::result::Result<(), Failure>) {
         match ended {
             Ok(()) => {
-                let hooks = members.iter_mut().filter(|job| job.is_ok()).flat_map(|job| job.after_commit());
-                hooks.for_each(|hook| hook());
-                self.wake(members.iter_mut().filter(|job| job.is_ok()).flat_map(|job| job.wakes()));
+                let mut committed = attempts(&mut members);
+                committed.iter_mut().flat_map(|attempt| attempt.after_commit()).for_each(|hook| hook());
+                self.wake(committed.iter_mut().flat_map(|attempt| attempt.wakes()));
             }
             Err(Failure::Unknown(reason)) => {
-                for job in members.iter_mut().filter(|job| job.is_ok()) {
-                    job.fail(Error::CommitUnknown(reason.clone()));
+                for attempt in attempts(&mut members) {
+                    attempt.fail(Error::CommitUnknown(reason.clone()));
                 }
             }
             Err(Failure::RolledBack(error)) => {
                 self.roll_back();
                 if let [only] = &mut members[..] {
                     // It was alone already. A member that failed by itself keeps its own error.
-                    if only.is_ok() {
-                        only.fail(error);
+                    if only.attempt.is_ok() {
+                        only.attempt.fail(error);
                     }
                 } else {
                     return self.run_again(members);
@@ -235,12 +234,11 @@ impl Writer {
         }
     }
 
-    fn run_again(&mut self, members: Vec<Box<dyn Job>>) {
+    fn run_again(&mut self, members: Vec<Job>) {
         self.figures.groups_lost.increment();
         for mut job in members {
             self.figures.rerun.increment();
-            let (mode, limit) = (job.mode(), job.limit());
-            self.attempt_alone(&mut *job, mode, limit);
+            self.attempt_alone(&mut job.attempt, job.mode, job.limit);
             job.reply();
         }
     }
@@ -250,9 +248,9 @@ impl Writer {
         self.session.with(|db| work(db))
     }
 
-    fn refuse(&self, mut job: Box<dyn Job>, error: Error) {
+    fn refuse(&self, mut job: Job, error: Error) {
         if job.claim(&self.figures) {
-            job.fail(error);
+            job.attempt.fail(error);
             job.reply();
         }
     }
@@ -261,12 +259,12 @@ impl Writer {
         if self.is_suspect {
             self.overwrite_leftovers().map_err(|error| Error::Unavailable(error.to_string()))?;
         }
-        self.failpoints.hit("store.begin")?;
+        self.failpoints.hit(Point::StoreBegin)?;
         self.session.begin().map_err(failure::of)
     }
 
     fn commit(&mut self) -> std::result::Result<(), Failure> {
-        if let Err(hit) = self.failpoints.hit("store.commit") {
+        if let Err(hit) = self.failpoints.hit(Point::StoreCommit) {
             self.roll_back();
             return Err(Failure::RolledBack(hit.into()));
         }
@@ -277,7 +275,7 @@ impl Writer {
         }
         self.figures.commit_time.record_duration(began.elapsed());
         // Only an abort makes sense here: the commit has happened.
-        drop(self.failpoints.hit("store.committed"));
+        drop(self.failpoints.hit(Point::StoreCommitted));
         Ok(())
     }
 
@@ -320,6 +318,11 @@ impl Writer {
             self.hub.wake(topics.iter().map(Topic::as_str));
         }
     }
+}
+
+/// The attempts that ended well.
+fn attempts(members: &mut [Job]) -> Vec<&mut Attempt> {
+    members.iter_mut().map(|job| &mut job.attempt).filter(|attempt| attempt.is_ok()).collect()
 }
 
 /// The writer's thread.

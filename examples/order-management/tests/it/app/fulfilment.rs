@@ -196,7 +196,7 @@ fn a_provider_that_is_down_opens_the_circuit_and_letters_that_are_tried_again_ar
         // Both of its attempts fail, and it is a letter. The payment is still to be made.
         let letter = async {
             loop {
-                let listed = house.dead_letters().list(Filter::default(), None, 10).await.unwrap();
+                let listed = house.dead_letters().list(Filter::default(), None, 10).await.unwrap().letters;
                 if let Some(letter) = listed.into_iter().next() {
                     return letter;
                 }

@@ -50,7 +50,7 @@ pub(in super::super) async fn effects(bench: &Bench, batches: &[&str], wrong: &m
     for batch in batches {
         for letter in letters(bench, batch).await.into_values() {
             let is_resolved = letter.status == Status::Resolved;
-            *resolved.get_mut(&*letter.kind).unwrap() += usize::from(is_resolved);
+            *resolved.get_mut(letter.kind.as_str()).unwrap() += usize::from(is_resolved);
             if letter.kind == "projection" {
                 let position = bench.log.find(&letter.reference).await.unwrap().unwrap().position();
                 let times = noted.iter().filter(|noted| **noted == position).count();

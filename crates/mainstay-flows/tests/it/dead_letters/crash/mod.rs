@@ -11,7 +11,7 @@ pub(super) mod made;
 use super::bench::{Bench, PATIENCE, SHOP, components};
 use look::Wrong;
 use made::{letters, of};
-use mainstay_core::failpoints::Action as Fault;
+use mainstay_core::failpoints::{Action as Fault, Point};
 use mainstay_core::random::{Random, SeededRandom};
 use mainstay_flows::dead_letters::{
     Action, Filter, Listed, Operation, OperationStatus, POOL, Status, Upkeep,
@@ -60,7 +60,7 @@ fn child_goes_on_with_an_operation() {
         let bench = open(Options::new(std::env::var(URL).unwrap()).connections(4)).await;
         let (id, point) = (std::env::var(OPERATION).unwrap(), std::env::var(POINT).unwrap());
         let (name, nth) = point.split_once('@').unwrap();
-        bench.store.failpoints().arm(name, Fault::Abort, nth.parse::<u64>().unwrap() - 1, 1);
+        bench.store.failpoints().arm(Point::named(name), Fault::Abort, nth.parse::<u64>().unwrap() - 1, 1);
         if std::env::var_os(CANCEL).is_some() {
             return drop(bench.letters.cancel(&id).await.unwrap());
         }

@@ -90,7 +90,7 @@ impl Found {
             let letters = work.letters(filter, 100).await.unwrap();
             after = letters.last().map(|letter| letter.number).filter(|number| *number > last);
             for letter in letters {
-                let about = match &*letter.kind {
+                let about = match letter.kind.as_str() {
                     "onComplete" => serde_json::from_str::<OnComplete<Payment>>(letter.args.get())
                         .ok()
                         .and_then(|told| told.context)
@@ -98,9 +98,7 @@ impl Found {
                     "append" => {
                         letter.context.as_ref().and_then(|context| serde_json::from_str(context.get()).ok())
                     }
-                    "work" if letter.function == "refuse" => {
-                        serde_json::from_str::<String>(letter.args.get()).ok().map(|id| format!("work {id}"))
-                    }
+                    // An action that fails is an event, and leaves nothing to retry beside it.
                     _ => None,
                 };
                 match about {
@@ -121,7 +119,6 @@ impl Found {
         match what {
             "failed" => self.event_of(id) == Some("PaymentFailed") && !is_letter,
             "ended" => self.event_of(id).is_some() && !is_letter,
-            "refused" => self.letters.contains_key(&format!("work {id}")),
             "letter" => is_letter && self.event_of(id).is_none(),
             "intent" => self.intents.contains_key(id),
             other => panic!("{other} was never promised"),

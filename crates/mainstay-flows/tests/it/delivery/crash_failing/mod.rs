@@ -1,9 +1,9 @@
 //! Processes that die or stop while what they deliver fails: actions that are refused or cancelled, ends and appends that
 //! meet another version of their stream until they are letters, and intents that nobody completes.
 //!
-//! Afterwards one that lives does what is left. Then the end of every action is one event or one letter, every action and
-//! append that cannot be done is one letter and told of once, and every intent is abandoned, or listed as one that nobody has
-//! completed.
+//! Afterwards one that lives does what is left. Then the end of every action is one event or one letter of its outbox, and
+//! no action has a letter. Every append that cannot be done is one letter and told of once. Every intent is abandoned, or
+//! listed as pending.
 //!
 //! - `node`: a shop in which everything fails
 //! - `found`: what there is afterwards

@@ -2,7 +2,7 @@
 
 use crate::delivery::support::{self, CAUGHT, Payment, actions, outbox, outbox_named, retries};
 use mainstay_events::{IdempotencyKey, Log, NewEvent};
-use mainstay_flows::delivery::appends::{self, APPEND_POOL, Appends, NewAppend};
+use mainstay_flows::delivery::appends::{APPEND_POOL, Appends, NewAppend};
 use mainstay_flows::delivery::intents::{self, Intents, NewIntent, OnTimeout, Operations, TimedOut};
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_work::{
@@ -45,13 +45,12 @@ impl Node {
             });
         let functions = outbox(retries(1_000)).functions(functions, &log);
         let functions = outbox_named(BRIEFLY, retries(2)).functions(functions, &log);
-        let (functions, opening) = Operations::new().functions(appends::functions(functions, &log));
         let work = Work::open_with_lease(&store, functions, LEASE).await.unwrap();
         // A node that dies costs an action an execution, and many die here.
         let often = RetryPolicy::new(10_000, 1, 1.0, 1).unwrap();
         work.pool(Pool::new(PAYMENTS).retry(often)).await.unwrap();
         let appends = Appends::open(&log, &work, retries(2)).await.unwrap();
-        let intents = opening.open(&log, &work);
+        let intents = Intents::open(&log, &work, Operations::new()).await.unwrap();
         Self { store, log, work, appends, intents }
     }
 
@@ -66,7 +65,6 @@ impl Node {
         let item = NewWork::new(PAYMENTS, "refuse", id)?.on_complete(CAUGHT, &Payment::of(&refused))?;
         self.work.enqueue(item).await?;
         promised(format!("failed {refused}"));
-        promised(format!("refused {id}"));
 
         let late = format!("{id}-late");
         let payment = Payment { expected: Some(99), ..Payment::of(&late) };

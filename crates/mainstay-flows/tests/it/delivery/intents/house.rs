@@ -35,9 +35,8 @@ impl House {
             let sql = "INSERT INTO handled (intent, what) VALUES ($1, $2)";
             tx.execute(sql, params![out.intent_key.clone(), serde_json::to_string(&out).unwrap()]).await
         });
-        let (functions, opening) = Operations::new().functions(functions);
         let work = Work::open(&store, functions).await.unwrap();
-        let intents = opening.open(&log, &work);
+        let intents = Intents::open(&log, &work, Operations::new()).await.unwrap();
         Self { store, log, work, intents }
     }
 

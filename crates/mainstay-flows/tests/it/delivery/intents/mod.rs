@@ -3,4 +3,5 @@
 mod house;
 mod listing;
 mod recording;
+mod tenants;
 mod timeouts;

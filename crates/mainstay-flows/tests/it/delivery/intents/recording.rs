@@ -151,6 +151,7 @@ fn b_280_an_intent_that_cannot_be_kept_is_refused_and_nothing_is_recorded() {
             NewIntent::new(operation, ("Order", order), "orders", timeout, on_timeout)
         };
         let alert = OnTimeout::alert;
+        let raw = |text: String| serde_json::value::RawValue::from_string(text).unwrap();
         let bad = [
             (new("", "1", MINUTE, alert()), "FLOW_INVALID"),
             (new("a\nb", "1", MINUTE, alert()), "FLOW_INVALID"),
@@ -172,6 +173,16 @@ fn b_280_an_intent_that_cannot_be_kept_is_refused_and_nothing_is_recorded() {
             (new("Op", "1", MINUTE, alert().handler("nobody")), "UNKNOWN_FUNCTION"),
             (new("Op", "1", MINUTE, alert()).started_at_ms(-1), "FLOW_INVALID"),
             (new("Op", "1", MINUTE, alert()).metadata(&"x".repeat(40_000)).unwrap(), "FLOW_INVALID"),
+            (
+                new("Op", "1", MINUTE, alert())
+                    .metadata(&raw("[".repeat(30_000) + &"]".repeat(30_000)))
+                    .unwrap(),
+                "FLOW_INVALID",
+            ),
+            (
+                new("Op", "1", MINUTE, alert()).metadata(&raw(r#""\u0000""#.to_owned())).unwrap(),
+                "FLOW_INVALID",
+            ),
             (new("Op", "1", MINUTE, alert()).correlation("x".repeat(300)), "FLOW_INVALID"),
         ];
         for (intent, code) in bad {

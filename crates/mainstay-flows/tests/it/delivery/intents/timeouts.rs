@@ -101,7 +101,7 @@ fn b_183_timers_of_an_intent_that_has_ended_change_nothing_and_succeed() {
         let mut timers = Vec::new();
         for key in [&done, &done, &alerted, &alerted, &alerted, &"nobody".to_owned()] {
             let timer = json!({ "intentKey": key, "number": 0 });
-            timers.push(NewWork::new(TIMER_POOL, "mainstay.intent.timeout", &timer).unwrap());
+            timers.push(NewWork::platform(TIMER_POOL, "mainstay.intent.timeout", &timer).unwrap());
         }
         let timers = house.work.enqueue_all(timers).await.unwrap();
         let engine = house.work.start().await.unwrap();
@@ -120,6 +120,44 @@ fn b_183_timers_of_an_intent_that_has_ended_change_nothing_and_succeed() {
             ["OrderSubmissionStarted", "OrderSubmitted", "OrderSubmissionStarted"]
         );
         assert!(house.work.letters(LetterFilter::default(), 10).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn an_intent_ends_no_sooner_than_its_time_whatever_timers_there_are() {
+    for_each_store(async |place| {
+        let house = House::open(place.options()).await;
+        let new =
+            NewIntent::new("OrderSubmission", ("Order", "1"), "orders", 60 * MINUTE, OnTimeout::abandon());
+        let key = house.intents.record(new).await.unwrap().intent_key;
+        let timer = json!({ "intentKey": key, "number": 0 });
+        let timer = NewWork::platform(TIMER_POOL, "mainstay.intent.timeout", &timer).unwrap();
+        let forged = house.work.enqueue(timer).await.unwrap();
+        let own = house.work.pending(TIMER_POOL, 10).await.unwrap();
+        let own = own.iter().find(|item| item.work_id != forged.work_id).unwrap().work_id.clone();
+        house.work.run_now(&own).await.unwrap();
+        let engine = house.work.start().await.unwrap();
+        for work_id in [&forged.work_id, &own] {
+            let status = house.work.wait_for(work_id, PATIENCE).await.unwrap();
+            assert_eq!(status.native, mainstay_work::Native::Success);
+        }
+        engine.stop(PATIENCE).await.unwrap();
+        assert_eq!(house.intents.get(&key).await.unwrap().status, IntentStatus::Pending);
+        assert!(house.timers().await > 0, "its timer is set again");
+    });
+}
+
+#[test]
+fn the_handler_of_an_intent_is_no_function_of_the_platform() {
+    for_each_store(async |place| {
+        let house = House::open(place.options()).await;
+        for name in ["mainstay.publication.ended", "MAINSTAY.x", " Mainstay.x "] {
+            let new = brief("1", OnTimeout::abandon().handler(name));
+            let error = house.intents.record(new).await.unwrap_err();
+            assert_eq!(error.code(), "NAME_RESERVED", "{name:?}: {error}");
+        }
+        assert_eq!(house.timers().await, 0);
+        assert!(house.types().await.is_empty());
     });
 }
 

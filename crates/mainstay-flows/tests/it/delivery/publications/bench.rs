@@ -44,7 +44,7 @@ impl Bench {
     /// With leases of another length, for nodes that die or are paused.
     pub(crate) async fn leased(store: Store, targets: Targets, lease: Duration) -> Self {
         let log = Log::open(&store).await.unwrap();
-        let work = Work::open_with_lease(&store, targets.functions(Functions::new()), lease).await.unwrap();
+        let work = Work::open_with_lease(&store, Functions::new(), lease).await.unwrap();
         let publisher = Publisher::open(&log, &work, targets).await.unwrap();
         Self { store, log, work, publisher }
     }

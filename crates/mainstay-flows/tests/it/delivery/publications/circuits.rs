@@ -3,7 +3,8 @@
 use super::bench::{Bench, Context, PATIENCE, components, targets};
 use super::webhook::loopback;
 use crate::delivery::server::{Server, reply};
-use mainstay_flows::delivery::publications::{Status, Target, Webhook};
+use mainstay_events::Log;
+use mainstay_flows::delivery::publications::{Publisher, Status, Target, Webhook};
 use mainstay_guards::circuits::{Circuits, Force, Settings, State};
 use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
@@ -136,9 +137,10 @@ fn a_handler_of_this_process_has_no_circuit() {
         let circuits = Circuits::open(&store).await.unwrap();
         let handler = Target::handler("inventory", async |_: Tx, _| Ok(()));
         let behind = targets([handler.behind(Arc::new(circuits.circuit("inventory").unwrap()))]);
-        // Work refuses a circuit before a mutation, before anything is published.
-        let refused =
-            Work::open_with_lease(&store, behind.functions(Functions::new()), Duration::from_secs(15));
-        assert_eq!(refused.await.map(drop).unwrap_err().code(), "WORK_INVALID");
+        // A mutation cannot have a circuit before it. The publisher refuses to open.
+        let (log, work) =
+            (Log::open(&store).await.unwrap(), Work::open(&store, Functions::new()).await.unwrap());
+        let refused = Publisher::open(&log, &work, behind).await;
+        assert_eq!(refused.map(drop).unwrap_err().code(), "FLOW_INVALID");
     });
 }

@@ -13,12 +13,15 @@ fn every_event_of_some_types_is_published_once() {
     for_each_store(async |place| {
         let store = components(place.options()).open().await.unwrap();
         let (inventory, log) = (Context::default(), Log::open(&store).await.unwrap());
-        let targets = targets([inventory.target("inventory")]);
-        let forwarding = targets.forwarding("toInventory", &["OrderSubmitted"], "orders", &["inventory"]);
-        let registry = Registry::new().with(forwarding);
-        let functions = registry.functions(targets.functions(Functions::new()));
-        let work = Work::open(&store, functions).await.unwrap();
+        let targets = targets([inventory.target("inventory")]).forward(
+            "toInventory",
+            &["OrderSubmitted"],
+            "orders",
+            &["inventory"],
+        );
+        let work = Work::open(&store, Functions::new()).await.unwrap();
         let publisher = Publisher::open(&log, &work, targets).await.unwrap();
+        let registry = publisher.forwardings().fold(Registry::new(), Registry::with);
         let projections = Projections::open(&store, &log, &work, registry).await.unwrap();
         let bench = Bench { store, log, work, publisher };
         let mut ids = BTreeSet::new();

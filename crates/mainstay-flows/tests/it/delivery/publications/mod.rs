@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 mod circuits;
 mod crash;
+mod forged;
 mod forward;
 mod letters;
 mod nodes;
@@ -10,6 +11,7 @@ mod order;
 mod publish;
 mod reach;
 mod speed;
+mod tenants;
 mod translate;
 mod upkeep;
 mod webhook;

@@ -58,7 +58,7 @@ fn a_translator_that_fails_makes_a_letter_and_affects_no_other_target() {
             ("panicking", "validationError: the translator of panicking failed: it panicked"),
             (
                 "large",
-                "validationError: the translator of large failed: data: 70002 bytes are more than 65536",
+                "validationError: the translator of large failed: data: has 70002 bytes, which are more than 65536",
             ),
         ] {
             let publication = bench.publication(&id, target).await;

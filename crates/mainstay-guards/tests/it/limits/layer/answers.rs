@@ -44,7 +44,7 @@ async fn b_049_b_051_b_055_who_is_denied_is_told_which_limit_and_when_to_come_ba
     assert_eq!(header(&denied, "retry-after"), Some("3"), "whole seconds, and never too early");
     let problem = json(denied).await;
     let expected = serde_json::json!({
-        "type": "/docs/errors/RATE_LIMITED.md",
+        "type": "/docs/errors/RATE_LIMITED",
         "title": "More was asked for than a rate limit allows at this time. Nothing was done.",
         "status": 429,
         "detail": "Rate limit exceeded",

@@ -1,6 +1,6 @@
 //! What belongs together, from all that the API tells.
 
-use super::super::super::api::{Fault, path};
+use super::super::super::api::{Fault, path, tenant_of, with_tenant};
 use super::super::super::parts::{Told, link, short};
 use super::super::super::visit::{Visit, address};
 use super::work;
@@ -71,10 +71,9 @@ pub(super) async fn of_tenant(visit: &Visit, id: &str) -> Result<Value, Fault> {
     let page = visit.get(&asked).await?;
     let events = page.list("events").iter().map(|event| {
         let stream = event.get("stream").filter(|stream| !stream.is_null());
-        let stream = stream.map(|stream| format!("{}/{}", stream.text("type"), stream.text("id")));
         json!({
-            "eventId": event.text("eventId"), "eventType": event.text("type"), "streamId": stream,
-            "timestamp": event.number("timestamp"),
+            "eventId": event.text("eventId"), "eventType": event.text("type"), "streamType": stream.map(|stream| stream.text("type")),
+            "streamId": stream.map(|stream| stream.text("id")), "timestamp": event.number("timestamp"),
         })
     });
     Ok(json!({ "events": events.collect::<Vec<_>>() }))
@@ -100,7 +99,7 @@ fn events(trace: &Value) -> Vec<Entry> {
         at_ms: event.number("timestamp"),
         until_ms: None,
         kind: "event",
-        what: html! { (link(&path(&["console", "events", event.text("eventId")]), event.text("eventType"))) " " span.hint { (event.text("streamId")) } },
+        what: html! { (link(&with_tenant(path(&["console", "events", event.text("eventId")]), tenant_of(event)), event.text("eventType"))) " " span.hint { @if event["streamId"].is_string() { (event.text("streamType")) "/" (event.text("streamId")) } } },
         status: String::new(),
         is_failure: false,
     });
@@ -126,7 +125,7 @@ fn put_aside(trace: &Value) -> Vec<Entry> {
         at_ms: one.number("failedAt"),
         until_ms: None,
         kind: "poison event",
-        what: html! { (link(&path(&["console", "projections", one.text("projectionName")]), one.text("projectionName"))) ": " a href=(path(&["console", "events", one.text("eventId")])) { (short(one.text("error"), 100)) } },
+        what: html! { (link(&path(&["console", "projections", one.text("projectionName")]), one.text("projectionName"))) ": " a href=(with_tenant(path(&["console", "events", one.text("eventId")]), tenant_of(one))) { (short(one.text("error"), 100)) } },
         status: one.text("status").to_owned(),
         is_failure: true,
     });

@@ -76,6 +76,8 @@ pub(in crate::routes::flows) struct Status {
     command_id: String,
     command_type: String,
     correlation_id: String,
+    /// The tenant that it belongs to.
+    tenant_id: Option<String>,
     state: State,
     /// How often it was decided again.
     attempt: u32,

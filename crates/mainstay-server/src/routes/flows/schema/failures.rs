@@ -16,6 +16,8 @@ pub(in crate::routes::flows) struct PoisonEvents {
 #[schema(rename_all = "camelCase")]
 struct PoisonEvent {
     event_id: String,
+    /// The tenant of the event.
+    tenant_id: Option<String>,
     projection_name: String,
     position: u64,
     event_type: String,
@@ -23,6 +25,18 @@ struct PoisonEvent {
     attempts: u32,
     error: String,
     failed_at: i64,
+}
+
+/// A quarantined event with what the event says.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(in crate::routes) struct QuarantinedEvent {
+    #[schema(inline)]
+    #[serde(flatten)]
+    event: PoisonEvent,
+    correlation_id: String,
+    /// What the event says; missing once it was erased.
+    payload: Option<Value>,
 }
 
 #[derive(ToSchema)]
@@ -54,6 +68,8 @@ pub(in crate::routes::flows) struct ProjectionLetters {
 #[schema(rename_all = "camelCase")]
 pub(in crate::routes) struct ProjectionLetter {
     event_id: String,
+    /// The tenant of the event.
+    tenant_id: Option<String>,
     projection_name: String,
     position: u64,
     event_type: String,

@@ -8,4 +8,3 @@ pub(in crate::routes) mod intents;
 pub(in crate::routes) mod projections;
 pub(in crate::routes) mod publications;
 pub(in crate::routes) mod replays;
-pub(in crate::routes) mod traces;

@@ -21,6 +21,8 @@ pub(in crate::routes::flows) struct Publication {
     publication_id: String,
     /// The source's event.
     event_id: String,
+    /// The tenant of the event.
+    tenant_id: Option<String>,
     event_type: String,
     source_context: String,
     target_context: String,
@@ -103,6 +105,8 @@ pub(in crate::routes) struct PublicationLetter {
     publication_id: String,
     /// The source's event.
     event_id: String,
+    /// The tenant of the event.
+    tenant_id: Option<String>,
     source_context: String,
     target_context: String,
     correlation_id: Option<String>,

@@ -64,10 +64,13 @@ enum Order {
 
 /// A page of items.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Items {
     work: Vec<Details>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_partial: bool,
 }
 
 /// All that is known of an item, if anything is.
@@ -122,7 +125,9 @@ struct RunStatus {
 /// List the items of all pools: those that wait, those that run, and those that ended and are not forgotten
 ///
 /// A page looks at the next 5,000 items and no further, so that every page costs the same: one that has a `next` may be
-/// short, even empty, because what is looked for lies further on.
+/// short, even empty, because what is looked for lies further on, and says so with `isPartial`. Searches in arguments, and by
+/// correlation, look through at most 8 MiB of texts a page. They share a quarter of the store's readers: a search that
+/// finds all of them busy for two seconds is answered with 503 `SEARCH_BUSY`.
 #[utoipa::path(get, path = "/admin/work", operation_id = "listWork", tag = "work",
     params(Parameters), responses((status = 200, body = schema::WorkPage)))]
 pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> Answer<Masked<Items>> {
@@ -145,7 +150,8 @@ pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Parameters>) -> A
         after: asked.cursor.as_deref().map(id_of).transpose()?,
     };
     let page = work.list(query, limit).await?;
-    Ok(Masked(Items { work: page.work, next: page.next.as_deref().map(cursor_of) }))
+    let next = page.next.as_deref().map(cursor_of);
+    Ok(Masked(Items { work: page.work, next, is_partial: page.is_partial }))
 }
 
 /// Look at an item in full: what it is called with, and every failure that is known
@@ -221,6 +227,11 @@ fn cursor_of(id: &str) -> String {
 /// Where a page begins with what was enqueued at this moment: an id begins with its time.
 pub(crate) fn work_at(at_ms: i64) -> String {
     format!("w{:012x}70008000000000000000", at_ms.clamp(0, (1 << 48) - 1))
+}
+
+/// A cursor that was read and written once more, for fuzzing.
+pub(crate) fn item_cursor(cursor: &str) -> Option<String> {
+    id_of(cursor).ok().map(|id| cursor_of(&id))
 }
 
 fn id_of(cursor: &str) -> Answer<String> {

@@ -1,4 +1,4 @@
-//! `/admin/work`, `/admin/pools` and `/admin/runs`: the workshop as operators see it.
+//! `/admin/work`, `/admin/pools`, `/admin/functions` and `/admin/runs`: the workshop as operators see it.
 //!
 //! - `items`: items of all pools, one in full, and what is done about one
 //! - `pools`: pools, what of each can start next, and the queues of its keys
@@ -8,22 +8,24 @@ mod items;
 mod pools;
 mod schema;
 
-pub(crate) use items::{LOOKED_AT, work_at};
+pub(crate) use items::{LOOKED_AT, item_cursor, work_at};
 
 use crate::{Permission, Routes};
 use utoipa_axum::routes;
 
 pub(super) fn routes() -> Routes {
-    use Permission::{Operator, Reader};
+    use Permission::{Admin, Operator, Reader};
     Routes::default()
         .add(Reader, routes!(items::list))
         .add(Reader, routes!(items::get))
-        .add(Operator, routes!(items::cancel))
+        .add(Operator.written(), routes!(items::cancel))
         .add(Operator, routes!(items::run_now))
         .add(Operator, routes!(items::retry))
         .add(Reader, routes!(items::get_run))
         .add(Reader, routes!(pools::list))
         .add(Reader, routes!(pools::get))
+        .add(Admin, routes!(pools::delete))
+        .add(Admin, routes!(pools::delete_function))
         .add(Reader, routes!(pools::work))
         .add(Reader, routes!(pools::keys))
         .add(Operator, routes!(pools::pause))

@@ -53,6 +53,12 @@ pub(super) struct Keys {
     next: Option<String>,
 }
 
+/// A pool that is gone.
+#[derive(Debug, Serialize)]
+pub(super) struct Deleted {
+    name: String,
+}
+
 /// List the pools: how much waits and runs of each, how many may, how long the oldest has waited, how fast it goes
 #[utoipa::path(get, path = "/admin/pools", operation_id = "listWorkPools", tag = "work",
     responses((status = 200, body = PoolsSchema)))]
@@ -65,6 +71,29 @@ pub(super) async fn list(Shop(work): Shop) -> Answer<Json<Pools>> {
     params(("pool" = String, Path, description = "The pool")), responses((status = 200, body = PoolSchema)))]
 pub(super) async fn get(Shop(work): Shop, Path(pool): Path<String>) -> Answer<Json<PoolStatus>> {
     Ok(Json(work.pool_status(&pool).await?))
+}
+
+/// Delete a pool that is empty
+///
+/// Refused while anything of it waits or runs, it has pending dead letters, a cron enqueues into it, or this server or its
+/// configuration declares it. From then on nothing can be enqueued into it, on any node. Items that ended in it are kept for
+/// their time.
+#[utoipa::path(delete, path = "/admin/pools/{pool}", operation_id = "deleteWorkPool", tag = "work",
+    params(("pool" = String, Path, description = "The pool")), responses((status = 200, body = schema::Deleted)))]
+pub(super) async fn delete(Shop(work): Shop, Path(pool): Path<String>) -> Answer<Json<Deleted>> {
+    work.delete_pool(&pool).await?;
+    Ok(Json(Deleted { name: pool }))
+}
+
+/// Delete a function that was declared for workers elsewhere and that nothing uses
+///
+/// Refused while a pool exists that has had work of it, a cron calls it, or this server registers it.
+#[utoipa::path(delete, path = "/admin/functions/{function}", operation_id = "deleteWorkFunction", tag = "work",
+    params(("function" = String, Path, description = "The function")),
+    responses((status = 200, body = schema::Deleted)))]
+pub(super) async fn delete_function(Shop(work): Shop, Path(function): Path<String>) -> Answer<Json<Deleted>> {
+    work.delete_function(&function).await?;
+    Ok(Json(Deleted { name: function }))
 }
 
 /// Look at the items of a pool that wait, as they can start

@@ -21,12 +21,22 @@ pub(super) enum WorkStateAsked {
     Canceled,
 }
 
+/// A pool or a function that is gone.
+#[derive(ToSchema)]
+#[schema(as = WorkNameDeleted)]
+pub(super) struct Deleted {
+    name: String,
+}
+
 /// A page of items.
 #[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
 pub(super) struct WorkPage {
     work: Vec<WorkDetails>,
     /// The `cursor` of the next page, when there may be more.
     next: Option<String>,
+    /// Whether only part was looked at, as much as one request may: there is a `next`. Absent when not.
+    is_partial: Option<bool>,
 }
 
 /// Items that wait, as they can start.
