@@ -3,24 +3,12 @@
 /// The result of a measurement.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a measurement ends early.
+/// Why it ends early.
+pub type Error = mainstay::Error<Failure>;
+
+/// A failure that is not one of a service.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] mainstay::store::Error),
-    /// The log failed.
-    #[error(transparent)]
-    Events(#[from] mainstay::events::Error),
-    /// Work failed.
-    #[error(transparent)]
-    Work(#[from] mainstay::work::Error),
-    /// A limit or circuit failed.
-    #[error(transparent)]
-    Guards(#[from] mainstay::guards::Error),
-    /// A command, projection or delivery failed.
-    #[error(transparent)]
-    Flows(#[from] mainstay::flows::Error),
+pub enum Failure {
     /// The server cannot start.
     #[error(transparent)]
     Server(#[from] mainstay_server::Error),
@@ -35,4 +23,10 @@ pub enum Error {
     /// The measurement cannot go on.
     #[error("{0}")]
     Broken(String),
+}
+
+impl From<Failure> for mainstay::Error<Failure> {
+    fn from(failure: Failure) -> Self {
+        Self::Own(failure)
+    }
 }

@@ -16,4 +16,4 @@ pub mod store;
 pub mod table;
 pub mod work;
 
-pub use error::{Error, Result};
+pub use error::{Error, Failure, Result};

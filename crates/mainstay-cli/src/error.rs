@@ -100,35 +100,38 @@ struct Finding {
     hint: String,
 }
 
-impl From<mainstay_bench::Error> for Error {
-    fn from(error: mainstay_bench::Error) -> Self {
+impl<Own: std::error::Error + Into<Self>> From<mainstay::Error<Own>> for Error {
+    fn from(error: mainstay::Error<Own>) -> Self {
         match error {
-            mainstay_bench::Error::Store(error) => error.into(),
-            mainstay_bench::Error::Events(error) => error.into(),
-            mainstay_bench::Error::Work(error) => error.into(),
-            mainstay_bench::Error::Guards(error) => error.into(),
-            mainstay_bench::Error::Flows(error) => error.into(),
-            mainstay_bench::Error::Server(error) => error.into(),
-            mainstay_bench::Error::Unreachable { url, reason } => {
-                Self::Unreachable { url, reason, because: None }
-            }
-            mainstay_bench::Error::Broken(reason) => Self::Argument(reason),
+            mainstay::Error::Store(error) => error.into(),
+            mainstay::Error::Events(error) => error.into(),
+            mainstay::Error::Guards(error) => error.into(),
+            mainstay::Error::Work(error) => error.into(),
+            mainstay::Error::Flows(error) => error.into(),
+            mainstay::Error::Own(error) => error.into(),
         }
     }
 }
 
-impl From<mainstay_demo::Error> for Error {
-    fn from(error: mainstay_demo::Error) -> Self {
-        match error {
-            mainstay_demo::Error::Store(error) => error.into(),
-            mainstay_demo::Error::Events(error) => error.into(),
-            mainstay_demo::Error::Work(error) => error.into(),
-            mainstay_demo::Error::Guards(error) => error.into(),
-            mainstay_demo::Error::Flows(error) => error.into(),
-            mainstay_demo::Error::Server(error) => error.into(),
-            mainstay_demo::Error::Unproven(claim) => Self::Unproven(claim),
-            mainstay_demo::Error::Io { what, source } => Self::Io { what, source },
-            mainstay_demo::Error::Broken(reason) => Self::Argument(reason),
+impl From<mainstay_bench::Failure> for Error {
+    fn from(failure: mainstay_bench::Failure) -> Self {
+        match failure {
+            mainstay_bench::Failure::Server(error) => error.into(),
+            mainstay_bench::Failure::Unreachable { url, reason } => {
+                Self::Unreachable { url, reason, because: None }
+            }
+            mainstay_bench::Failure::Broken(reason) => Self::Argument(reason),
+        }
+    }
+}
+
+impl From<mainstay_demo::Failure> for Error {
+    fn from(failure: mainstay_demo::Failure) -> Self {
+        match failure {
+            mainstay_demo::Failure::Server(error) => error.into(),
+            mainstay_demo::Failure::Unproven(claim) => Self::Unproven(claim),
+            mainstay_demo::Failure::Io { what, source } => Self::Io { what, source },
+            mainstay_demo::Failure::Broken(reason) => Self::Argument(reason),
         }
     }
 }

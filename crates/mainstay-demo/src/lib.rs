@@ -28,7 +28,7 @@ mod tally;
 mod tour;
 mod traffic;
 
-pub use error::{Error, Result};
+pub use error::{Error, Failure, Result};
 pub use play::{Plan, Until, play};
 pub use proof::Facts;
 pub use provider::provide;

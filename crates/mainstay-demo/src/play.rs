@@ -11,7 +11,7 @@ use super::stage::{Places, Stage};
 use super::tally::Tally;
 use super::tour;
 use super::traffic::Traffic;
-use crate::{Error, Result};
+use crate::{Error, Failure, Result};
 use mainstay::store::Options;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -248,5 +248,5 @@ impl<'a> Play<'a> {
 }
 
 fn ended_early() -> Error {
-    Error::Broken("a part of the demo has ended by itself".to_owned())
+    Failure::Broken("a part of the demo has ended by itself".to_owned()).into()
 }

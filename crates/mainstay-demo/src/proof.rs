@@ -2,7 +2,7 @@
 
 use super::look::{Letters, Look};
 use super::provider::Booked;
-use crate::{Error, Result};
+use crate::{Failure, Result};
 use mainstay::events::{Log, Selection};
 use mainstay::flows::commands::decode;
 use order_management::payments::PaymentEvent;
@@ -108,10 +108,10 @@ impl Facts {
             (Ended::Settled, several) => format!("payments that differ between log and books: {several}"),
         };
         if !wrong.is_empty() {
-            return Err(Error::Unproven(wrong));
+            return Err(Failure::Unproven(wrong).into());
         }
         let missing = self.claims.iter().find(|claim| is_everything && !claim.holds);
-        missing.map_or(Ok(()), |claim| Err(Error::Unproven(format!("not seen: {}", claim.claim))))
+        missing.map_or(Ok(()), |claim| Err(Failure::Unproven(format!("not seen: {}", claim.claim)).into()))
     }
 }
 

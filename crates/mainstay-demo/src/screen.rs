@@ -2,7 +2,7 @@
 
 use super::look::{Letters, Look};
 use super::schedule::Weather;
-use crate::{Error, Result};
+use crate::{Failure, Result};
 use mainstay::guards::circuits::State;
 use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub(super) fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error::Io { what: "stdout".to_owned(), source: error })
+            Err(Failure::Io { what: "stdout".to_owned(), source: error }.into())
         }
         _ => Ok(()),
     }

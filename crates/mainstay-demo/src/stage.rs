@@ -2,7 +2,7 @@
 
 use super::provider::{self, Provider};
 use super::schedule::Schedule;
-use crate::{Error, Result};
+use crate::{Error, Failure, Result};
 use mainstay::guards::circuits::{Settings, Trip};
 use mainstay::guards::limits::{Definition, Kind};
 use mainstay::store::Options;
@@ -72,7 +72,7 @@ impl Stage {
         let app = Arc::new(OrderManagement::open_among(places.shop, neighbours).await?);
         let server = bind(&app, listen).await?;
         let (url, handle) = (server.url(), server.handle());
-        let login = server.login_link().await?;
+        let login = server.login_link().await.map_err(Failure::from)?;
         let serving = tokio::spawn(server.run(std::future::pending()));
         Ok(Self { app, provider, url, login, notifications, telling, server: handle, serving })
     }
@@ -115,14 +115,14 @@ async fn bind(app: &OrderManagement, listen: Option<SocketAddr>) -> Result<Serve
     let Some(address) = listen else {
         return match at(options.clone()).await {
             Err(mainstay_server::Error::Listen { source, .. }) if source.kind() == ErrorKind::AddrInUse => {
-                Ok(at(options.listen(SocketAddr::from(([127, 0, 0, 1], 0)))).await?)
+                Ok(at(options.listen(SocketAddr::from(([127, 0, 0, 1], 0)))).await.map_err(Failure::from)?)
             }
-            bound => Ok(bound?),
+            bound => Ok(bound.map_err(Failure::from)?),
         };
     };
-    Ok(at(options.listen(address)).await?)
+    Ok(at(options.listen(address)).await.map_err(Failure::from)?)
 }
 
 fn unlikely() -> Error {
-    Error::Broken("a constant of the demo is not one".to_owned())
+    Failure::Broken("a constant of the demo is not one".to_owned()).into()
 }

@@ -311,41 +311,9 @@ impl Error {
             Self::NotReceived { .. } => &WEBHOOK_REFUSED,
         }
     }
-
-    /// The stable code.
-    pub fn code(&self) -> &'static str {
-        self.entry().code
-    }
-
-    /// Whether the same call may succeed later without anything being changed.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Store(error) => error.is_retryable(),
-            Self::Events(error) => error.is_retryable(),
-            Self::Work(error) => error.is_retryable(),
-            other => other.entry().retryable,
-        }
-    }
 }
 
-impl From<mainstay_store::Error> for Error {
-    /// An error of ours, or of the rooms below, that went through a transaction comes out as it was.
-    fn from(error: mainstay_store::Error) -> Self {
-        let mainstay_store::Error::Application(reason) = error else { return Self::Store(Arc::new(error)) };
-        let reason = match reason.downcast::<Self>() {
-            Ok(own) => return *own,
-            Err(reason) => reason,
-        };
-        let reason = match reason.downcast::<mainstay_events::Error>() {
-            Ok(events) => return Self::Events(Arc::new(*events)),
-            Err(reason) => reason,
-        };
-        match reason.downcast::<mainstay_work::Error>() {
-            Ok(work) => Self::Work(*work),
-            Err(other) => Self::Store(Arc::new(mainstay_store::Error::Application(other))),
-        }
-    }
-}
+mainstay_store::error_bridge!(Error, mainstay_events::Error, mainstay_work::Error);
 
 impl From<mainstay_events::Error> for Error {
     fn from(error: mainstay_events::Error) -> Self {
@@ -361,17 +329,6 @@ impl From<mainstay_work::Error> for Error {
         match error {
             mainstay_work::Error::Store(error) => Self::Store(error),
             other => Self::Work(other),
-        }
-    }
-}
-
-impl From<Error> for mainstay_store::Error {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Store(inner) => {
-                Arc::try_unwrap(inner).unwrap_or_else(|shared| Self::application(Error::Store(shared)))
-            }
-            other => Self::application(other),
         }
     }
 }

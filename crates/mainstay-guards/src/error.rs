@@ -86,44 +86,9 @@ impl Error {
             Self::TooManyKeys => &IDEMPOTENCY_KEYS_FULL,
         }
     }
-
-    /// The stable code.
-    pub fn code(&self) -> &'static str {
-        self.entry().code
-    }
-
-    /// Whether the same call may succeed later without anything being changed.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Store(error) => error.is_retryable(),
-            other => other.entry().retryable,
-        }
-    }
 }
 
-impl From<mainstay_store::Error> for Error {
-    /// An error of a guard that went through a transaction comes out as it was.
-    fn from(error: mainstay_store::Error) -> Self {
-        match error {
-            mainstay_store::Error::Application(reason) => match reason.downcast::<Self>() {
-                Ok(own) => *own,
-                Err(other) => Self::Store(Arc::new(mainstay_store::Error::Application(other))),
-            },
-            other => Self::Store(Arc::new(other)),
-        }
-    }
-}
-
-impl From<Error> for mainstay_store::Error {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Store(inner) => {
-                Arc::try_unwrap(inner).unwrap_or_else(|shared| Self::application(Error::Store(shared)))
-            }
-            other => Self::application(other),
-        }
-    }
-}
+mainstay_store::error_bridge!(Error);
 
 mainstay_core::codes! {
     /// Every code that guards can answer with.

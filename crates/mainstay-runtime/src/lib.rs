@@ -22,11 +22,13 @@
 //! A new service is one file of its own crate, and one line in [`Services`] and its `open`.
 
 mod builder;
+mod error;
 mod handle;
 mod mainstay;
 mod services;
 
 pub use builder::Builder;
+pub use error::Error;
 pub use handle::Handle;
 pub use mainstay::Mainstay;
 pub use services::{Services, components};

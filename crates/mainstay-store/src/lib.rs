@@ -33,6 +33,7 @@ compile_error!("mainstay-store needs at least one of its drivers: enable feature
 
 pub mod backup;
 mod body;
+mod bridge;
 mod bulk;
 mod capabilities;
 mod cause;

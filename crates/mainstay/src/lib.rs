@@ -34,7 +34,7 @@ pub use mainstay_core as core;
 pub use mainstay_events as events;
 pub use mainstay_flows as flows;
 pub use mainstay_guards as guards;
-pub use mainstay_runtime::{Builder, Handle, Mainstay, Services};
+pub use mainstay_runtime::{Builder, Error, Handle, Mainstay, Services};
 pub use mainstay_store as store;
 pub use mainstay_work as work;
 

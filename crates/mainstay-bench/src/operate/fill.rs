@@ -1,7 +1,7 @@
 //! A store that is full: events, and dead letters of work that always fails.
 
 use super::{AT_ONCE, FUNCTION, PATIENCE, POOL, lost};
-use crate::{Error, Result};
+use crate::{Failure, Result};
 use mainstay::events::{Append, Log, MAX_EVENTS, NewEvent};
 use mainstay::work::{NewWork, Pool, RetryPolicy, Work};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) fn noted(numbers: std::ops::Range<usize>) -> mainstay::events::Result
 
 /// Lets so many items fail for good.
 pub(super) async fn fail_often(work: &Work, letters: usize) -> Result<()> {
-    let retry = RetryPolicy::new(1, 1, 1.0, 1).map_err(|error| Error::Broken(error.to_string()))?;
+    let retry = RetryPolicy::new(1, 1, 1.0, 1).map_err(|error| Failure::Broken(error.to_string()))?;
     work.pool(Pool::new(POOL).max_parallelism(64).retry(retry)).await?;
     for from in (0..letters).step_by(BATCH) {
         let items =

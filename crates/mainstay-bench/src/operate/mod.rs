@@ -129,11 +129,13 @@ pub async fn measure(store: &Store, events: usize, letters: usize, times: usize)
     more::fill(store, &services, letters / 10).await?;
     fill::fail_often(&services.work, letters).await?;
     let options = mainstay_server::Options::default().listen(([127, 0, 0, 1], 0).into());
-    let server = Server::bind_with(options, services.clone(), Routes::default()).await?;
+    let server = Server::bind_with(options, services.clone(), Routes::default())
+        .await
+        .map_err(crate::Failure::from)?;
     let (url, handle) = (server.url(), server.handle());
-    let link = server.login_link().await?;
+    let link = server.login_link().await.map_err(crate::Failure::from)?;
     let tokens = Tokens::new(store.clone());
-    let new = New::named("bench", Role::Admin).map_err(|error| Error::Broken(error.to_string()))?;
+    let new = New::named("bench", Role::Admin).map_err(|error| crate::Failure::Broken(error.to_string()))?;
     let (token, secret) = tokens.create(new).await?;
     // More is done in a second than people do in a month.
     let usual = services.limits.definition(ADMIN_OPERATIONS).await?;

@@ -1,7 +1,7 @@
 //! Somebody who asks a server, as an operator does: with a browser that is logged in, and with a token.
 
 use super::{PATIENCE, lost};
-use crate::{Error, Result};
+use crate::{Error, Failure, Result};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -62,7 +62,7 @@ impl Visitor {
             200 => Ok(body),
             // A probe that says that something is behind has answered.
             503 if path.starts_with("/health") => Ok(body),
-            status => Err(Error::Broken(format!("{path} was answered with {status}"))),
+            status => Err(Failure::Broken(format!("{path} was answered with {status}")).into()),
         }
     }
 
@@ -79,7 +79,7 @@ impl Visitor {
         let answer = asked.map_err(|error| unreachable(&self.url, error))?;
         match answer.status().as_u16() {
             200 => Ok(()),
-            status => Err(Error::Broken(format!("{path} was answered with {status}"))),
+            status => Err(Failure::Broken(format!("{path} was answered with {status}")).into()),
         }
     }
 
@@ -98,7 +98,7 @@ impl Visitor {
             }
             stream.set_read_timeout(Some(left)).map_err(failed)?;
             match stream.read(&mut buffer) {
-                Ok(0) => return Err(Error::Broken(format!("{path} has ended by itself"))),
+                Ok(0) => return Err(Failure::Broken(format!("{path} has ended by itself")).into()),
                 Ok(read) => bytes += read,
                 // Its time is over.
                 Err(_) => return Ok(bytes),
@@ -114,5 +114,5 @@ fn agent() -> Agent {
 }
 
 fn unreachable(url: &str, error: impl std::fmt::Display) -> Error {
-    Error::Unreachable { url: url.to_owned(), reason: error.to_string() }
+    Failure::Unreachable { url: url.to_owned(), reason: error.to_string() }.into()
 }

@@ -2,7 +2,7 @@
 
 use super::super::schedule::{Schedule, Weather};
 use super::{Booked, Books};
-use crate::{Error, Result};
+use crate::{Failure, Result};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -114,7 +114,7 @@ impl Desk {
 
 /// A free port of this machine, and its URL.
 pub(in super::super) async fn listen() -> Result<(TcpListener, String)> {
-    let failed = |source| Error::Io { what: "a port of this machine".to_owned(), source };
+    let failed = |source| Failure::Io { what: "a port of this machine".to_owned(), source };
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, format!("http://{address}")))

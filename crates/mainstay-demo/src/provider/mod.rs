@@ -14,7 +14,7 @@ pub(super) use process::Provider;
 
 use super::schedule::Schedule;
 use crate::screen::print;
-use crate::{Error, Result};
+use crate::{Error, Failure, Result};
 use desk::Desk;
 use mainstay::store::{self, Options};
 use serde::{Deserialize, Serialize};
@@ -84,10 +84,10 @@ async fn open(books: &str, schedule: Schedule) -> Result<Arc<Desk>> {
 }
 
 fn hear(desk: &Desk, runtime: &tokio::runtime::Handle) -> Result<()> {
-    let broken = |source| Error::Io { what: "stdin".to_owned(), source };
+    let broken = |source| Failure::Io { what: "stdin".to_owned(), source };
     for line in std::io::stdin().lock().lines() {
         let order = serde_json::from_str(&line.map_err(broken)?);
-        match order.map_err(|error| Error::Broken(format!("an order of the demo: {error}")))? {
+        match order.map_err(|error| Failure::Broken(format!("an order of the demo: {error}")))? {
             Order::Begin => desk.begin(Instant::now()),
             Order::Calm => desk.calm(),
             Order::Books => print_line(&runtime.block_on(desk.books())?)?,

@@ -2,7 +2,7 @@
 
 use super::super::schedule::{Schedule, Weather};
 use super::{Books, Greeting, Order};
-use crate::{Error, Result};
+use crate::{Error, Failure, Result};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -117,5 +117,5 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'sta
 }
 
 fn broken(source: io::Error) -> Error {
-    Error::Io { what: "the provider of payments".to_owned(), source }
+    Failure::Io { what: "the provider of payments".to_owned(), source }.into()
 }

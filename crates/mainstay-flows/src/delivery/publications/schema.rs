@@ -24,8 +24,10 @@ const KEEP_ATTEMPTS: Step = Step {
     needs: 0,
 };
 
-const PUBLICATIONS: &str = "CREATE TABLE mainstay_publications (
-    id TEXT COLLATE \"binary\" NOT NULL PRIMARY KEY,
+/// The columns of the first table, in the text of its step, which may not change.
+macro_rules! columns {
+    () => {
+        "    id TEXT COLLATE \"binary\" NOT NULL PRIMARY KEY,
     event_id TEXT COLLATE \"binary\" NOT NULL,
     target TEXT COLLATE \"binary\" NOT NULL,
     source_context TEXT NOT NULL,
@@ -45,7 +47,12 @@ const PUBLICATIONS: &str = "CREATE TABLE mainstay_publications (
     resolved_at BIGINT,
     is_translated BIGINT NOT NULL,
     event TEXT NOT NULL,
-    UNIQUE (event_id, target))";
+"
+    };
+}
+
+const PUBLICATIONS: &str =
+    concat!("CREATE TABLE mainstay_publications (\n", columns!(), "    UNIQUE (event_id, target))");
 
 const BY_STATUS: &str = "CREATE INDEX mainstay_publications_by_status ON mainstay_publications (status, id)";
 const BY_TARGET: &str =
@@ -61,31 +68,14 @@ const KEY_BY_TENANT: Step = Step {
     name: "key_by_tenant",
     script: Script::Each {
         sqlite: &[
-            "CREATE TABLE mainstay_publications_by_tenant (
-                id TEXT COLLATE \"binary\" NOT NULL PRIMARY KEY,
-                event_id TEXT COLLATE \"binary\" NOT NULL,
-                target TEXT COLLATE \"binary\" NOT NULL,
-                source_context TEXT NOT NULL,
-                event_type TEXT NOT NULL,
-                correlation_id TEXT,
-                status TEXT COLLATE \"binary\" NOT NULL,
-                work_id TEXT,
-                attempts_before BIGINT NOT NULL,
-                attempt_count BIGINT NOT NULL,
-                error TEXT,
-                created_at BIGINT NOT NULL,
-                delivered_at BIGINT,
-                letter TEXT COLLATE \"binary\",
-                failed_at BIGINT,
-                retry_count BIGINT NOT NULL,
-                retried_at BIGINT,
-                resolved_at BIGINT,
-                is_translated BIGINT NOT NULL,
-                event TEXT NOT NULL,
-                history TEXT,
-                tenant TEXT COLLATE \"binary\" NOT NULL DEFAULT '',
-                delivery_key TEXT,
-                UNIQUE (event_id, target, tenant))",
+            concat!(
+                "CREATE TABLE mainstay_publications_by_tenant (\n",
+                columns!(),
+                "    history TEXT,
+    tenant TEXT COLLATE \"binary\" NOT NULL DEFAULT '',
+    delivery_key TEXT,
+    UNIQUE (event_id, target, tenant))"
+            ),
             "INSERT INTO mainstay_publications_by_tenant (id, event_id, target, source_context, event_type, \
              correlation_id, status, work_id, attempts_before, attempt_count, error, created_at, delivered_at, letter, \
              failed_at, retry_count, retried_at, resolved_at, is_translated, event, history, tenant) SELECT id, event_id, \
