@@ -32,6 +32,7 @@
 compile_error!("mainstay-store needs at least one of its drivers: enable feature `sqlite` or `postgres`");
 
 pub mod backup;
+pub mod batch;
 mod body;
 mod bridge;
 mod bulk;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(super) const MAX_WAITING: usize = 8_192;
 /// Most spans of a request.
 pub(super) const BATCH: usize = 512;
-/// How long a span waits for company.
+/// How long a span waits for others.
 const LINGER: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]

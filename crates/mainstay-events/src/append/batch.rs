@@ -1,11 +1,10 @@
 //! Concurrent appends of one process share transactions.
 //!
-//! A lone append runs on its caller's task. Others queue, and are taken into one transaction, as many as wait when its
-//! turn comes. So batches form by themselves, exactly as large as the load asks for, and no append waits for a timer.
+//! A lone append runs on its caller's task; appends that come meanwhile share the next transaction ([`Batch`]).
 //!
-//! - On PostgreSQL one task at a time runs them (`attend`), since a second transaction would only wait for the log's lock.
-//! - On SQLite a transaction queues for the one writer and takes up what waits when it gets it (`ride`); the next one
-//!   queues meanwhile, so that the writer never waits for us.
+//! - On PostgreSQL one transaction runs at a time (`run_one_by_one`): a second one would only wait for the log's lock.
+//! - On SQLite a transaction takes its appends when it gets the writer (`run_at_writer`). The next one queues for the writer
+//!   meanwhile, so that the writer never waits.
 
 use super::Appended;
 use super::commit::{Ground, commit};
@@ -14,10 +13,9 @@ use crate::error::{Error, Result};
 use crate::figures::Figures;
 use crate::index::merge_if_due;
 use mainstay_store::Store;
-use std::collections::VecDeque;
-use std::future::Future;
+use mainstay_store::batch::{Admit, Batch, Lane, Queue, Waiting};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -42,24 +40,14 @@ struct Shared {
     store: Store,
     ground: Arc<Ground>,
     figures: Arc<Figures>,
-    /// Who holds it may run a transaction.
-    turn: Arc<tokio::sync::Mutex<()>>,
-    queue: Mutex<Queue>,
+    queue: Queue<Request, Result<Appended>>,
     room: Arc<Semaphore>,
     /// Appends under way, where one writer commits them.
     callers: AtomicUsize,
 }
 
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    /// Whether a task is there to take them.
-    is_attended: bool,
-}
-
-struct Waiting {
+struct Request {
     prepared: Arc<Prepared>,
-    reply: oneshot::Sender<Result<Appended>>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -69,14 +57,14 @@ impl Batcher {
             store,
             ground,
             figures,
-            turn: Arc::default(),
-            queue: Mutex::default(),
+            // `room` bounds the callers that wait.
+            queue: Queue::new(1).max_waiting(usize::MAX),
             room: Arc::new(Semaphore::new(MAX_WAITING_KIB as usize)),
             callers: AtomicUsize::new(0),
         }))
     }
 
-    /// Appends, alone or in company.
+    /// Appends, alone or in a batch.
     pub(crate) async fn append(&self, prepared: Arc<Prepared>) -> Result<Appended> {
         let began = Instant::now();
         let answer = self.append_somehow(prepared.clone()).await;
@@ -95,123 +83,75 @@ impl Batcher {
     }
 
     async fn append_shared(&self, prepared: Arc<Prepared>) -> Result<Appended> {
-        if let Ok(_turn) = self.0.turn.try_lock()
-            && self.queue().waiting.is_empty()
-        {
-            return self.run_alone(prepared).await;
+        match Lane::enter(&self.0) {
+            Some(_lane) => self.0.run_alone(prepared).await,
+            None => self.append_in_batch(prepared).await,
         }
-        self.append_in_company(prepared, Self::attend).await
     }
 
     async fn append_embedded(&self, prepared: Arc<Prepared>) -> Result<Appended> {
         let (_here, others) = Here::enter(&self.0.callers);
         if others < FEW {
-            self.run_alone(prepared).await
+            self.0.run_alone(prepared).await
         } else {
-            Box::pin(self.append_in_company(prepared, Self::ride)).await
+            Box::pin(self.append_in_batch(prepared)).await
         }
     }
 
-    /// Waits in the queue, which `attend` empties.
-    async fn append_in_company<Fut>(
-        &self,
-        prepared: Arc<Prepared>,
-        attend: fn(Self) -> Fut,
-    ) -> Result<Appended>
-    where
-        Fut: Future<Output = ()> + Send + 'static,
-    {
+    async fn append_in_batch(&self, prepared: Arc<Prepared>) -> Result<Appended> {
         let kib = u32::try_from(prepared.bytes / 1024 + 1).unwrap_or(MAX_WAITING_KIB).min(MAX_WAITING_KIB);
-        let room = self.0.room.clone().acquire_many_owned(kib).await;
-        let room = room.map_err(|_| Error::from(mainstay_store::Error::Closed))?;
-        let (reply, answer) = oneshot::channel();
-        let is_first = {
-            let mut queue = self.queue();
-            queue.waiting.push_back(Waiting { prepared, reply, _room: room });
-            !std::mem::replace(&mut queue.is_attended, true)
-        };
-        if is_first {
-            tokio::spawn(attend(self.clone()));
-        }
+        let closed = || Error::from(mainstay_store::Error::Closed);
+        let room = self.0.room.clone().acquire_many_owned(kib).await.map_err(|_| closed())?;
+        let answer = Lane::wait(&self.0, Request { prepared, _room: room }).map_err(|_| closed())?;
         let abandoned = || mainstay_store::Error::CommitUnknown("the runtime went away".to_owned());
         answer.await.unwrap_or_else(|_| Err(abandoned().into()))
     }
+}
 
-    /// One transaction of the one writer. It takes up what waits when its turn comes, and from then on the next one may
-    /// queue for the writer, so that there is no pause between them.
-    async fn ride(self) {
-        let mut watch = Watch { shared: &self.0, is_over: false };
-        let ride = Arc::new(OnceLock::new());
-        let run = async |tx, (batcher, ride): (Self, Arc<OnceLock<Ride>>)| {
-            let ride = ride.get_or_init(|| batcher.board());
-            commit(&batcher.0.ground, &tx, &ride.appends).await
-        };
-        let done = self.0.store.transact_with((self.clone(), ride.clone()), run).await;
-        // A transaction that was refused before its turn takes its passengers along all the same.
-        let ride = ride.get_or_init(|| self.board());
-        self.0.figures.batch_size.record(ride.appends.len() as u64);
-        let answers = self.settle(&ride.appends, done.map_err(Error::from)).await;
-        ride.reply(answers);
-        watch.is_over = true;
+impl Batch for Shared {
+    type Request = Request;
+    type Answer = Result<Appended>;
+
+    fn queue(&self) -> &Queue<Request, Result<Appended>> {
+        &self.queue
     }
 
-    fn board(&self) -> Ride {
-        let batch = self.take().unwrap_or_default();
-        let is_left = {
-            let mut queue = self.queue();
-            queue.is_attended = !queue.waiting.is_empty();
-            queue.is_attended
-        };
-        if is_left {
-            tokio::spawn(self.clone().ride());
+    async fn run(self: Arc<Self>, lane: Lane<Self>) {
+        match self.ground.recent {
+            Some(_) => self.run_at_writer(lane).await,
+            None => self.run_one_by_one(lane).await,
         }
-        let (replies, appends) =
-            batch.into_iter().map(|waiting| ((waiting.reply, waiting._room), waiting.prepared)).unzip();
-        Ride { appends, replies: Mutex::new(replies) }
+    }
+}
+
+impl Shared {
+    /// One transaction of the one writer. It takes the appends that wait when its turn comes.
+    async fn run_at_writer(self: Arc<Self>, lane: Lane<Self>) {
+        let pending = Arc::new(Pending { lane: Mutex::new(Some(lane)), taken: OnceLock::new() });
+        let run = async |tx, (shared, pending): (Arc<Self>, Arc<Pending>)| {
+            commit(&shared.ground, &tx, &pending.taken().appends).await
+        };
+        let done = self.store.transact_with((self.clone(), pending.clone()), run).await;
+        // The callers get an answer also when the transaction was refused before its turn.
+        let taken = pending.taken();
+        self.figures.batch_size.record(taken.appends.len() as u64);
+        let answers = self.settle(&taken.appends, done.map_err(Error::from)).await;
+        taken.reply(answers);
     }
 
-    /// Runs what waits until nothing does.
-    async fn attend(self) {
-        let mut watch = Watch { shared: &self.0, is_over: false };
+    /// Runs transactions until no append waits.
+    async fn run_one_by_one(self: Arc<Self>, lane: Lane<Self>) {
         loop {
-            let _turn = self.0.turn.lock().await;
-            let Some(batch) = self.take() else { break };
-            self.run(batch).await;
-            // Who was answered often comes again at once, and should be in the next one.
+            let taken = Taken::from(take(&lane));
+            if taken.appends.is_empty() {
+                return;
+            }
+            let done = self.transact(taken.appends.clone()).await;
+            let answers = self.settle(&taken.appends, done).await;
+            taken.reply(answers);
+            // A caller that got its answer often appends again at once, and joins the next transaction.
             tokio::task::yield_now().await;
         }
-        watch.is_over = true;
-    }
-
-    fn take(&self) -> Option<Vec<Waiting>> {
-        let mut queue = self.queue();
-        let (mut batch, mut events, mut bytes) = (Vec::new(), 0, 0);
-        while let Some(next) = queue.waiting.front() {
-            events += next.prepared.events.len();
-            bytes += next.prepared.bytes;
-            let is_full = batch.len() >= MAX_APPENDS || events > MAX_EVENTS || bytes > MAX_BYTES;
-            if is_full && !batch.is_empty() {
-                break;
-            }
-            let Some(next) = queue.waiting.pop_front() else { break };
-            // A caller that has gone away wants nothing any more.
-            if !next.reply.is_closed() {
-                batch.push(next);
-            }
-        }
-        if batch.is_empty() && queue.waiting.is_empty() {
-            queue.is_attended = false;
-            return None;
-        }
-        Some(batch)
-    }
-
-    async fn run(&self, batch: Vec<Waiting>) {
-        let (replies, appends): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|waiting| ((waiting.reply, waiting._room), waiting.prepared)).unzip();
-        let done = self.transact(appends.clone()).await;
-        let answers = self.settle(&appends, done).await;
-        Ride { appends, replies: Mutex::new(replies) }.reply(answers);
     }
 
     /// The answers of a batch, whatever came of its transaction.
@@ -261,42 +201,76 @@ impl Batcher {
     }
 
     async fn transact(&self, appends: Vec<Arc<Prepared>>) -> Result<Vec<Result<Appended>>> {
-        self.0.figures.batch_size.record(appends.len() as u64);
-        let ground = self.0.ground.clone();
+        self.figures.batch_size.record(appends.len() as u64);
+        let ground = self.ground.clone();
         let run = async |tx, (ground, appends): (Arc<Ground>, Vec<Arc<Prepared>>)| {
             commit(&ground, &tx, &appends).await
         };
-        Ok(self.0.store.transact_with((ground, appends), run).await?)
+        Ok(self.store.transact_with((ground, appends), run).await?)
     }
+}
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+/// The appends of a transaction that may run again. They are taken once, when it gets the writer.
+struct Pending {
+    lane: Mutex<Option<Lane<Shared>>>,
+    taken: OnceLock<Taken>,
+}
+
+impl Pending {
+    fn taken(&self) -> &Taken {
+        self.taken.get_or_init(|| {
+            let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner).take();
+            // The next run starts when the lane is dropped.
+            lane.map(|lane| take(&lane)).unwrap_or_default().into()
+        })
     }
+}
+
+/// Takes appends for a transaction.
+fn take(lane: &Lane<Shared>) -> Vec<Waiting<Request, Result<Appended>>> {
+    let (mut events, mut bytes) = (0, 0);
+    lane.take(MAX_APPENDS, |request| {
+        let is_first = events == 0;
+        events += request.prepared.events.len();
+        bytes += request.prepared.bytes;
+        let is_full = events > MAX_EVENTS || bytes > MAX_BYTES;
+        if is_full && !is_first { Admit::Stop } else { Admit::Take }
+    })
 }
 
 type Reply = (oneshot::Sender<Result<Appended>>, OwnedSemaphorePermit);
 
-/// Appends that share a transaction, and who waits for them.
-struct Ride {
+/// Appends that share a transaction, and the callers that wait for them.
+struct Taken {
     appends: Vec<Arc<Prepared>>,
     replies: Mutex<Vec<Reply>>,
 }
 
-impl Ride {
+impl From<Vec<Waiting<Request, Result<Appended>>>> for Taken {
+    fn from(callers: Vec<Waiting<Request, Result<Appended>>>) -> Self {
+        let (appends, replies): (_, Vec<_>) = callers
+            .into_iter()
+            .map(|Waiting { request, reply }| (request.prepared, (reply, request._room)))
+            .unzip();
+        Self { appends, replies: Mutex::new(replies) }
+    }
+}
+
+impl Taken {
     fn reply(&self, answers: Vec<Result<Appended>>) {
         let replies = std::mem::take(&mut *self.replies.lock().unwrap_or_else(PoisonError::into_inner));
         for ((reply, _room), answer) in replies.into_iter().zip(answers) {
-            // Who went away meanwhile has no use for it.
+            // A caller that has gone away needs no answer.
             let _ = reply.send(answer);
         }
     }
 }
 
-/// Counts who is there.
+/// Counts a caller.
 struct Here<'a>(&'a AtomicUsize);
 
 impl<'a> Here<'a> {
-    /// Counts one more, and tells how many others there are.
+    /// Counts one more, and returns the number of the others.
     fn enter(count: &'a AtomicUsize) -> (Self, usize) {
         let others = count.fetch_add(1, Ordering::Relaxed);
         (Self(count), others)
@@ -306,23 +280,6 @@ impl<'a> Here<'a> {
 impl Drop for Here<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// When the task that attends the queue is ended from outside, nobody may wait for it in vain, and the next append
-/// starts another.
-struct Watch<'a> {
-    shared: &'a Shared,
-    is_over: bool,
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            queue.waiting.clear();
-            queue.is_attended = false;
-        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! From a command to what comes of it.
 //!
 //! Who is known already is answered with what came of it before. Then the pipeline, outside of any transaction. Then one
-//! transaction, alone or in `company`: the handler, the author's rows, the command's row, the work it starts, and at its very
+//! transaction, alone or in a `batch`: the handler, the author's rows, the command's row, the work it starts, and at its very
 //! end its events. When a command is rejected, what its handler wrote is rolled back: nothing but its row remains of it.
 
+use super::batch::Batcher;
 use super::command::{Command, Issued};
-use super::company::Company;
 use super::decider::{Decision, Rejection};
 use super::figures::Figures;
 use super::handlers::{Commands, Handler};
@@ -53,7 +53,7 @@ pub(super) struct Shared {
     commands: Commands,
     ids: Ids,
     jitter: RwLock<Jitter>,
-    company: Company,
+    batcher: Batcher,
     figures: Figures,
 }
 
@@ -72,9 +72,9 @@ impl Dispatcher {
         let ids = Ids::new(log.store().clock().clone(), random.clone());
         let jitter: Jitter = Arc::new(move || 0.5 + random.unit());
         let (log, work, jitter) = (log.clone(), work.clone(), RwLock::new(jitter));
-        let company = Company::new(log.store().capabilities().concurrent_writers);
+        let batcher = Batcher::new(log.store().capabilities().concurrent_writers);
         let figures = Figures::of(commands.types());
-        let shared = Arc::new(Shared { log, work, commands, ids, jitter, company, figures });
+        let shared = Arc::new(Shared { log, work, commands, ids, jitter, batcher, figures });
         if shared.commands.types().next().is_some() {
             let functions = retry::functions(&ServiceRef::new("commands", &shared));
             shared.work.register(functions).await?;
@@ -219,8 +219,8 @@ impl Shared {
         &self.work
     }
 
-    pub(super) fn company(&self) -> &Company {
-        &self.company
+    pub(super) fn batcher(&self) -> &Batcher {
+        &self.batcher
     }
 
     pub(super) fn jitter(&self) -> f64 {
@@ -299,14 +299,14 @@ impl Shared {
     /// Decides, with others if there are any; alone at once as often as that helps, and later if it does not.
     pub(super) async fn decide(self: &Arc<Self>, issued: &Arc<Issued>) -> Result<Outcome> {
         let handler = self.commands.handler(&issued.command_type)?;
-        let _here = self.company.enter();
+        let _here = self.batcher.enter();
         let mut left = DECIDED_AT_ONCE;
         loop {
             left -= 1;
-            let tried = match self.decide_in_company(handler, issued).await? {
+            let tried = match self.decide_in_batch(handler, issued).await? {
                 Some((result, receipt)) => Tried::Decided(result, receipt),
                 None => {
-                    let _turn = self.company.turn_of(handler).await;
+                    let _turn = self.batcher.turn_of(handler).await;
                     self.attempt(handler, issued).await?
                 }
             };

@@ -1,7 +1,7 @@
 //! Which handler decides about which command.
 
+use super::batch::Pace;
 use super::command::{check_value, name};
-use super::company::Pace;
 use super::decider::{Decider, Decision};
 use super::fold::decide_in;
 use super::handling::Handling;

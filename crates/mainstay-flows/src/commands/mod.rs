@@ -16,10 +16,10 @@
 //! - `span`: what is told of every decision to whoever listens
 //! - [`testing`]: what authors test with
 
+mod batch;
 mod boundary;
 mod codec;
 mod command;
-mod company;
 mod decider;
 mod dispatch;
 mod figures;

@@ -17,7 +17,6 @@
 //! # Ok(()) }
 //! ```
 
-mod batch;
 mod checker;
 mod concurrency;
 mod definition;

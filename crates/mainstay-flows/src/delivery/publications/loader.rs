@@ -1,78 +1,55 @@
-//! Rows that deliveries ask for at the same time, read together.
-//!
-//! While one read is under way others queue, and the next one takes up all that wait. So batches form by themselves, as
-//! large as the load asks for, and a lone delivery waits for nobody.
+//! Publications that deliveries read at the same time, read together.
 
 use super::record::{self, Found};
 use mainstay_core::failure::Failure;
+use mainstay_store::batch::{Batcher, Runs};
 use mainstay_store::{Store, Tx};
 use std::collections::HashMap;
-use tokio::sync::{mpsc, oneshot};
 
-/// Most rows of one read: each may be long.
-const MAX_BATCH: usize = 64;
-/// Most deliveries that may wait for their rows; those beyond wait before they ask.
-const MAX_WAITING: usize = 1_024;
-
-type Answer = Result<Option<Found>, String>;
-
-/// Reads rows. It ends with whoever asks.
+/// Reads publications by their ids.
 #[derive(Clone)]
-pub(super) struct Loader(mpsc::Sender<(String, oneshot::Sender<Answer>)>);
+pub(super) struct Loader(Batcher<Reads>);
+
+struct Reads(Store);
 
 impl Loader {
-    /// A loader of a store, in a task of its own.
-    pub(super) fn start(store: Store) -> Self {
-        let (sender, mut asks) = mpsc::channel::<(String, oneshot::Sender<Answer>)>(MAX_WAITING);
-        tokio::spawn(async move {
-            let mut batch = Vec::new();
-            while asks.recv_many(&mut batch, MAX_BATCH).await > 0 {
-                let mut askers: HashMap<String, Vec<oneshot::Sender<Answer>>> = HashMap::new();
-                // Whoever has gone away wants nothing any more.
-                for (id, reply) in batch.drain(..).filter(|(_, reply)| !reply.is_closed()) {
-                    askers.entry(id).or_default().push(reply);
-                }
-                if !askers.is_empty() {
-                    answer(&store, askers).await;
-                }
-            }
-        });
-        Self(sender)
+    /// A loader of a store.
+    pub(super) fn new(store: Store) -> Self {
+        Self(Batcher::new(Reads(store), 1))
     }
 
     /// A publication by its id.
     pub(super) async fn find(&self, id: String) -> Result<Option<Found>, Failure> {
-        let gone = || Failure::retryable("publications are not open here");
-        let (reply, answer) = oneshot::channel();
-        self.0.send((id, reply)).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?.map_err(Failure::retryable)
+        self.0.ask(id).await.map_err(Failure::retryable)
     }
 }
 
-/// Answers all who ask. One publication may have several askers: a delivery that took too long, and the next attempt.
-async fn answer(store: &Store, mut askers: HashMap<String, Vec<oneshot::Sender<Answer>>>) {
-    let read = async |tx: Tx, ids: Vec<String>| record::find_all(&tx, &ids).await;
-    match store.read_with(askers.keys().cloned().collect(), read).await {
-        Ok(rows) => {
-            for found in rows {
-                let mut replies = askers.remove(&found.id).unwrap_or_default();
-                let last = replies.pop();
-                for reply in replies {
-                    drop(reply.send(Ok(Some(found.clone()))));
-                }
-                if let Some(reply) = last {
-                    drop(reply.send(Ok(Some(found))));
-                }
+impl Runs for Reads {
+    type Ask = String;
+    type Answer = Result<Option<Found>, String>;
+    /// Each publication may be long.
+    const MAX_BATCH: usize = 64;
+
+    async fn run(&self, ids: Vec<String>) -> Vec<Self::Answer> {
+        let read = async |tx: Tx, ids: Vec<String>| record::find_all(&tx, &ids).await;
+        match self.0.read_with(ids.clone(), read).await {
+            Ok(found) => {
+                let mut found: HashMap<String, Found> =
+                    found.into_iter().map(|found| (found.id.clone(), found)).collect();
+                // One publication may be asked for twice: by a delivery that took too long, and by the next attempt.
+                let is_asked_again = |number: usize, id: &String| ids[number + 1..].contains(id);
+                let find = |(number, id): (usize, &String)| match is_asked_again(number, id) {
+                    true => Ok(found.get(id).cloned()),
+                    false => Ok(found.remove(id)),
+                };
+                ids.iter().enumerate().map(find).collect()
             }
-            for reply in askers.into_values().flatten() {
-                drop(reply.send(Ok(None)));
-            }
+            Err(error) => ids.iter().map(|_| Err(error.to_string())).collect(),
         }
-        Err(error) => {
-            for reply in askers.into_values().flatten() {
-                drop(reply.send(Err(error.to_string())));
-            }
-        }
+    }
+
+    fn lost(&self) -> Self::Answer {
+        Err("the publication was not read".to_owned())
     }
 }
 
@@ -106,26 +83,19 @@ mod tests {
     }
 
     #[test]
-    fn all_who_ask_for_one_publication_are_given_it() {
+    fn one_publication_can_be_read_twice_in_a_batch() {
         for_each_store(async |place| {
-            let store = with_a_publication(place.options()).await;
-            let (id, is_there) = ("pub_1".to_owned(), |found: Option<Found>| found.is_some());
-            let mut askers = HashMap::new();
-            let (first, one) = oneshot::channel();
-            let (second, other) = oneshot::channel();
-            let (third, gone) = oneshot::channel();
-            askers.insert(id.clone(), vec![first, second]);
-            askers.insert("pub_2".to_owned(), vec![third]);
-            answer(&store, askers).await;
-            assert!(is_there(one.await.unwrap().unwrap()) && is_there(other.await.unwrap().unwrap()));
-            assert!(!is_there(gone.await.unwrap().unwrap()), "nobody has written it");
+            let reads = Reads(with_a_publication(place.options()).await);
+            let ids = ["pub_1", "pub_2", "pub_1"].map(str::to_owned).to_vec();
+            let found = reads.run(ids).await.into_iter().map(|found| found.unwrap().is_some());
+            assert_eq!(found.collect::<Vec<_>>(), [true, false, true]);
         });
     }
 
     #[test]
     fn one_that_has_given_up_takes_nothing_from_the_next() {
         for_each_store(async |place| {
-            let loader = Loader::start(with_a_publication(place.options()).await);
+            let loader = Loader::new(with_a_publication(place.options()).await);
             for _ in 0..20 {
                 {
                     let given_up = pin!(loader.find("pub_1".to_owned()));

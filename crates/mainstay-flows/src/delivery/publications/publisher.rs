@@ -73,7 +73,7 @@ impl Publisher {
             log: log.clone(),
             work: work.clone(),
             ids: Ids::new(work.store().clock().clone(), work.store().random().clone()),
-            loader: Loader::start(work.store().clone()),
+            loader: Loader::new(work.store().clone()),
             targets: targets.checked()?,
             upkeep: targets.upkeep.clone(),
             forwardings: targets.forwardings.clone(),

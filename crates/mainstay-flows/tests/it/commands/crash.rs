@@ -65,7 +65,7 @@ async fn note(tx: &Tx, what: &str, id: &str) -> mainstay_store::Result<u64> {
 }
 
 /// `Sell` writes a row and an event and starts work; every seventh is rejected. A few have written their row by then, which
-/// takes their company apart: where many do, hardly anybody has company.
+/// splits the batch: where many do, batches hardly form.
 fn stock() -> Commands {
     Commands::new().on("Sell", async |handling: Handling, number: u64| {
         let id = handling.issued().command_id.clone();

@@ -1,6 +1,6 @@
 //! Commands, from dispatch to outcome.
 
-mod company;
+mod batch;
 mod crash;
 mod deciders;
 mod dispatch;

@@ -1,9 +1,9 @@
 //! Calls of many callers, carried out by one run of a script.
 
-use super::super::batch::Runs;
 use super::line::{Connection, Line};
 use crate::{Error, Result};
 use futures_util::future::join_all;
+use mainstay_store::batch::Runs;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -74,7 +74,7 @@ impl<C: Call> Caller<C> {
 
 impl<C: Call> Runs for Caller<C> {
     type Ask = C;
-    type Answer = C::Answer;
+    type Answer = Result<C::Answer>;
 
     async fn run(&self, calls: Vec<C>) -> Vec<Result<C::Answer>> {
         let connection = match self.line.connection() {
@@ -105,8 +105,8 @@ impl<C: Call> Runs for Caller<C> {
         C::answer(&self.query(&connection, &[&call]).await?)
     }
 
-    fn lost(&self) -> Error {
-        Error::LimiterAway("too many callers wait for Redis".into())
+    fn lost(&self) -> Result<C::Answer> {
+        Err(Error::LimiterAway("too many callers wait for Redis".into()))
     }
 }
 

@@ -13,7 +13,6 @@ mod denied;
 mod line;
 mod slots;
 
-use super::batch::Batcher;
 use super::memory::{Memory, MemoryLimiter};
 use super::{Answer, Concurrency, Policy, RateLimiter, Slots, check};
 use crate::{Error, Result};
@@ -23,6 +22,7 @@ use denied::Denied;
 use line::Line;
 use mainstay_core::clock::Clock;
 use mainstay_core::limits::{Decision, Limit, Verb};
+use mainstay_store::batch::Batcher;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;

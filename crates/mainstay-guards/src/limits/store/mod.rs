@@ -12,7 +12,6 @@ mod schema;
 mod slots;
 mod sweep;
 
-use super::batch::{Batcher, Runs};
 use super::definition::{Definition, MAX_LIMITS, check_name, shipped};
 use super::{Answer, Figures, MostDenied, Policy, RateLimiter, check, check_key};
 use crate::{Error, Result};
@@ -20,6 +19,7 @@ use apply::{Applied, Ask, Deed, Outcome, Part, apply};
 use directory::{Directory, find};
 use heard::Heard;
 use mainstay_core::limits::{Decision, Limit, State, Verb};
+use mainstay_store::batch::{Batcher, Runs};
 use mainstay_store::{Store, Tx, params};
 use recovered::Budgets;
 use serde::{Deserialize, Serialize};
@@ -167,7 +167,7 @@ impl Limits {
         }
         let outcomes = match verb {
             // Operators do these, seldom, and an audit entry goes along with the transaction of their task.
-            Verb::Block(_) | Verb::Reset => self.0.ask_alone(ask).await,
+            Verb::Block(_) | Verb::Reset => self.ground().run_alone(ask).await,
             _ => self.0.ask(ask).await,
         };
         let answer = outcomes.map(|outcomes| one(outcomes).0);
@@ -266,13 +266,13 @@ impl Limits {
             apply(&store, &directory, &tx, &[ask]).await
         };
         let mut applied = ground.store.read_with(context, read).await?;
-        applied.answers.pop().unwrap_or_else(|| Err(ground.lost()))
+        applied.answers.pop().unwrap_or_else(|| ground.lost())
     }
 }
 
 impl Runs for Ground {
     type Ask = Ask;
-    type Answer = Vec<Outcome>;
+    type Answer = Result<Vec<Outcome>>;
 
     async fn run(&self, asks: Vec<Ask>) -> Vec<Result<Vec<Outcome>>> {
         let asks = Arc::new(asks);
@@ -297,8 +297,8 @@ impl Runs for Ground {
         }
     }
 
-    fn lost(&self) -> Error {
-        mainstay_store::Error::Closed.into()
+    fn lost(&self) -> Result<Vec<Outcome>> {
+        Err(mainstay_store::Error::Closed.into())
     }
 }
 

@@ -3,12 +3,12 @@
 //! Callers that ask at the same time share a transaction. Every claim has its token, so one whose commit nobody heard of
 //! is made again: the slot it may have got is the slot that it gets.
 
-use super::super::batch::{Batcher, Runs};
 use super::super::concurrency::ttl_ms;
 use super::sweep::{PAGE, Pages, Sweep};
 use crate::limits::{Acquired, Answer, Concurrency, ConcurrencyLimiter, Grant, Slots, check_claim};
 use crate::{Error, Result};
 use mainstay_core::limits::leases::{Claim, Claimed, Lease, Leases, Token};
+use mainstay_store::batch::{Batcher, Runs};
 use mainstay_store::{Bulk, Column, Hold, Store, Tx, Value, params};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -150,7 +150,7 @@ impl ConcurrencyLimiter for StoreSlots {
 
 impl Runs for Ground {
     type Ask = Ask;
-    type Answer = Claimed;
+    type Answer = Result<Claimed>;
 
     async fn run(&self, asks: Vec<Ask>) -> Vec<Result<Claimed>> {
         let asks = Arc::new(asks);
@@ -177,8 +177,8 @@ impl Runs for Ground {
         Vec::new()
     }
 
-    fn lost(&self) -> Error {
-        mainstay_store::Error::Closed.into()
+    fn lost(&self) -> Result<Claimed> {
+        Err(mainstay_store::Error::Closed.into())
     }
 }
 

@@ -70,7 +70,7 @@ fn commands_at_once_share_transactions() {
 }
 
 #[test]
-fn who_fails_in_company_takes_nobody_along() {
+fn a_command_that_fails_in_a_batch_fails_no_other() {
     for_each_store(async |place| {
         let house = House::open(&place).await;
         let names = ["PlaceOrder", "RefuseOrder", "PlaceOrder", "FailOrder", "BreakOrder", "PanicOrder"];
@@ -114,7 +114,7 @@ fn decisions_on_one_boundary_take_turns() {
 }
 
 #[test]
-fn decisions_on_one_boundary_do_not_take_their_company_apart() {
+fn decisions_on_one_boundary_stay_in_one_batch() {
     for_each_store(async |place| {
         let house = selling(&place).await;
         // A machine that stalls may let one overtake another; not every time.
@@ -145,7 +145,7 @@ fn a_seat_is_sold_once_however_many_want_it_at_once() {
 }
 
 #[test]
-fn a_rejection_in_company_is_remembered() {
+fn a_rejection_in_a_batch_is_recorded() {
     for_each_store(async |place| {
         let house = selling(&place).await;
         let close = Command::new("CloseHall", &json!({ "hall": 1 })).unwrap();
@@ -180,7 +180,7 @@ fn a_rejection_that_has_written_nothing_is_written_down_where_it_was_decided() {
 }
 
 #[test]
-fn handlers_in_company_find_what_those_before_them_wrote() {
+fn handlers_in_a_batch_read_the_writes_of_those_before_them() {
     for_each_store(async |place| {
         let take = Commands::new().on("Take", async |handling: Handling, _: u32| {
             let left = handling.tx().query_holding("SELECT id FROM orders", &[], Hold::Alone).await?;
@@ -218,7 +218,7 @@ fn a_scope_moves_once_for_all_who_expect_the_same_version() {
 }
 
 #[test]
-fn handlers_in_company_that_read_the_log_find_the_events_of_those_before_them() {
+fn handlers_in_a_batch_that_read_the_log_find_the_events_of_those_before_them() {
     for_each_store(async |place| {
         let count = Commands::new().on("Count", async |handling: Handling, _: u32| {
             // Whoever reads without a condition keeps others away by other means.
