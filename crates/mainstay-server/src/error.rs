@@ -146,8 +146,8 @@ mainstay_core::codes! {
         "The token, or the tokens of its tenant together, hold as many streams or requests at once as one may, so that others have room. Nothing was done."
         "End some of them and try again. Use a token for each application, or raise server.tokenShare and server.tenantShare.";
     TOKENS_TOO_MANY "TOKENS_TOO_MANY" 409 false
-        "There are 10,000 valid tokens already, and this would be another one."
-        "Revoke tokens that are not used: `mainstay token list` tells when each was used last.";
+        "The tenant has 1,000 valid tokens already, the tokens without a tenant are 10,000, or three secrets of the rotated token work already."
+        "Revoke tokens that are not used: `mainstay token list` tells when each was used last. Rotate with an overlap of 0 to end the old secret at once.";
     INTERNAL_ERROR "INTERNAL_ERROR" 500 false
         "The server made a mistake. It goes on serving others."
         "Report it with the trace id of the answer's traceparent header; the log has the rest.";

@@ -40,13 +40,13 @@ impl Tokens {
         Self { store, cache: Arc::default() }
     }
 
-    /// Makes a token. Its secret is told this once and never again.
+    /// Makes a token, unless its tenant has as many as it may. Its secret is told this once and never again.
     pub async fn create(&self, new: New) -> Result<(Token, Secret)> {
         let secret = Secret::generate()?;
         let stored = (secret.id().to_owned(), secret.hash(), new);
         let token = self
             .store
-            .transact_with(stored, async |tx, (id, hash, new)| table::insert(&tx, &id, &hash, &new).await)
+            .transact_with(stored, async |tx, (id, hash, new)| table::create(&tx, &id, &hash, &new).await)
             .await?;
         self.cache.exist();
         Ok((token, secret))

@@ -1,6 +1,6 @@
 //! A new secret in place of one that goes on working for a while, so that programs can change over one by one.
 
-use super::{Lives, New, Secret, Token, Tokens, table};
+use super::{Lives, New, Secret, Token, Tokens, TooMany, table};
 use mainstay_store::{Error, Result, Tx, params};
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use std::time::Duration;
 pub const USUAL_OVERLAP: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest time for which two secrets work: 30 days.
 pub const MAX_OVERLAP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Most secrets of one token that work at a time. Rotations are not counted among the tokens of a tenant; this is their bound.
+pub(super) const MAX_SECRETS: i64 = 3;
 
 /// Lets a token end after the overlap, unless it ends before. Of two rotations at once, one finds it rotated.
 const HAND_OVER: &str = "UPDATE mainstay_tokens SET rotated_to = $2, \
@@ -15,6 +17,12 @@ const HAND_OVER: &str = "UPDATE mainstay_tokens SET rotated_to = $2, \
         ELSE mainstay_now() + CAST($3 AS BIGINT) END \
     WHERE id = $1 AND rotated_to IS NULL AND revoked_at IS NULL AND console_only = 0 \
         AND (expires_at IS NULL OR expires_at > mainstay_now())";
+
+/// The line of a token.
+const LINE: &str = "SELECT coalesce(line, id) FROM mainstay_tokens WHERE id = $1";
+/// Tokens of a line that are valid.
+const COUNT_IN_LINE: &str = "SELECT count(*) FROM mainstay_tokens WHERE (line = $1 OR id = $1) \
+    AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > mainstay_now())";
 
 /// Outcome of a rotation.
 #[derive(Debug)]
@@ -93,6 +101,11 @@ async fn rotate(tx: &Tx, asked: &Asked) -> Result<Outcome> {
     if tx.execute(HAND_OVER, params![&asked.id, &asked.new_id, asked.overlap_ms]).await? == 0 {
         return Ok(Outcome::Spent(old.rotated_to));
     }
+    // Without an overlap, the old secret has just ended: such a rotation is never refused.
+    let line: String = tx.query_one(LINE, params![&asked.id]).await?.get(0)?;
+    if tx.query_one(COUNT_IN_LINE, params![&line]).await?.get::<i64>(0)? >= MAX_SECRETS {
+        return Err(Error::application(TooMany::InLine));
+    }
     let life_ms = old.expires_at.map(|end| end - old.created_at);
     let new = New {
         name: old.name,
@@ -101,7 +114,7 @@ async fn rotate(tx: &Tx, asked: &Asked) -> Result<Outcome> {
         expires_in_ms: life_ms.into_iter().chain(asked.most_ms).min(),
         scope: old.scope.unwrap_or_default(),
     };
-    let token = table::insert(tx, &asked.new_id, &asked.hash, &new).await?;
+    let token = table::insert(tx, &asked.new_id, &asked.hash, &new, Some(&line)).await?;
     let gone = || Error::application("a token is gone that was changed a moment ago");
     let replaces = table::get(tx, &asked.id, tenant).await?.ok_or_else(gone)?;
     Ok(Outcome::Done(Box::new([token, replaces])))

@@ -1,5 +1,6 @@
 //! The table `mainstay_tokens`.
 
+use super::rotate::MAX_SECRETS;
 use super::{Found, New};
 use crate::access::{Role, Scope};
 use jiff::Timestamp;
@@ -12,7 +13,7 @@ use utoipa::ToSchema;
 /// The schema of the tokens; a store that a server stands on is opened with it.
 pub static COMPONENT: Component = Component {
     name: "tokens",
-    steps: &[CREATE_TOKENS, ADD_CONSOLE_ONLY, ORDER_BY_AGE, ADD_SCOPE, ADD_SUCCESSOR],
+    steps: &[CREATE_TOKENS, ADD_CONSOLE_ONLY, ORDER_BY_AGE, ADD_SCOPE, ADD_SUCCESSOR, ADD_LINE],
 };
 
 const CREATE_TOKENS: Step = Step {
@@ -58,15 +59,32 @@ const ADD_SUCCESSOR: Step = Step {
     needs: 0,
 };
 
+/// A line: the token that a first token became by rotations, and the tokens before it. Its name is the id of the first token,
+/// or null for a token that was never rotated. Of a program of before, a rotation begins a new line.
+const ADD_LINE: Step = Step {
+    name: "add_line",
+    script: Script::Both(&[
+        "ALTER TABLE mainstay_tokens ADD COLUMN line TEXT",
+        "CREATE INDEX mainstay_tokens_by_line ON mainstay_tokens (line)",
+        "CREATE INDEX mainstay_tokens_by_tenant ON mainstay_tokens (tenant)",
+    ]),
+    needs: 0,
+};
+
 /// How exactly the last use is known. Each note is a commit, and nobody asks for seconds.
 pub(super) const USE_NOTED_EVERY_MS: i64 = 60_000;
 
-const INSERT: &str = "INSERT INTO mainstay_tokens (id, hash, name, role, tenant, scope, created_at, expires_at) \
-    VALUES ($1, $2, $3, $4, $5, $6, mainstay_now(), mainstay_now() + CAST($7 AS BIGINT))";
-/// Most tokens that are valid at a time. Revoked and expired tokens do not count.
+const INSERT: &str = "INSERT INTO mainstay_tokens (id, hash, name, role, tenant, scope, line, created_at, expires_at) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, mainstay_now(), mainstay_now() + CAST($8 AS BIGINT))";
+/// Most valid tokens of a tenant.
+const MOST_OF_TENANT: i64 = 1_000;
+/// Most valid tokens without a tenant. Those of tenants are not among them: a tenant must not stop the deployment's admins.
 const MOST: i64 = 10_000;
-const COUNT: &str = "SELECT count(*) FROM mainstay_tokens \
-    WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > mainstay_now())";
+// A token and the tokens that it replaced count once, so that a rotation takes no room.
+const COUNT: &str = "SELECT count(DISTINCT coalesce(line, id)) FROM mainstay_tokens WHERE tenant IS NULL \
+    AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > mainstay_now())";
+const COUNT_OF_TENANT: &str = "SELECT count(DISTINCT coalesce(line, id)) FROM mainstay_tokens WHERE tenant = $1 \
+    AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > mainstay_now())";
 const SELECT: &str = "SELECT id, name, role, tenant, scope, created_at, expires_at, revoked_at, last_used_at, \
     rotated_to FROM mainstay_tokens WHERE id = $1";
 const SELECT_PAGE: &str = "SELECT id, name, role, tenant, scope, created_at, expires_at, revoked_at, last_used_at, \
@@ -198,19 +216,42 @@ mod moment {
 
 /// There are as many tokens as there may be.
 #[derive(Debug, thiserror::Error)]
-#[error("there are {MOST} valid tokens already")]
-pub(crate) struct TooMany;
+pub(crate) enum TooMany {
+    /// Of a tenant.
+    #[error("the tenant has {MOST_OF_TENANT} valid tokens already")]
+    OfTenant,
+    /// Without a tenant.
+    #[error("there are {MOST} valid tokens without a tenant already")]
+    WithoutTenant,
+    /// In the line of a token that is rotated.
+    #[error(
+        "{MAX_SECRETS} secrets of this token work already; revoke an old one, or rotate with an overlap of 0"
+    )]
+    InLine,
+}
 
-pub(super) async fn insert(tx: &Tx, id: &str, hash: &str, new: &New) -> Result<Token> {
+/// Adds a token, unless its tenant, or the deployment, has as many as it may.
+pub(super) async fn create(tx: &Tx, id: &str, hash: &str, new: &New) -> Result<Token> {
     // One after another on all nodes, so that two do not pass the bound together.
     tx.lock("mainstay.tokens").await?;
-    if tx.query_one(COUNT, &[]).await?.get::<i64>(0)? >= MOST {
-        return Err(Error::application(TooMany));
+    let (found, most, full) = match &new.tenant {
+        Some(tenant) => {
+            (tx.query_one(COUNT_OF_TENANT, params![tenant]).await?, MOST_OF_TENANT, TooMany::OfTenant)
+        }
+        None => (tx.query_one(COUNT, &[]).await?, MOST, TooMany::WithoutTenant),
+    };
+    if found.get::<i64>(0)? >= most {
+        return Err(Error::application(full));
     }
+    insert(tx, id, hash, new, None).await
+}
+
+/// Adds a token without counting it: one that takes the place of another token of its line, or the token of the console.
+pub(super) async fn insert(tx: &Tx, id: &str, hash: &str, new: &New, line: Option<&str>) -> Result<Token> {
     let New { name, role, tenant, expires_in_ms, scope } = new;
     let scope = role.is_scoped().then(|| serde_json::to_string(scope)).transpose();
     let scope = scope.map_err(Error::application)?;
-    let row = params![id, hash, name, role.name(), tenant.clone(), scope, *expires_in_ms];
+    let row = params![id, hash, name, role.name(), tenant.clone(), scope, line, *expires_in_ms];
     tx.execute(INSERT, row).await?;
     token(&tx.query_one(SELECT, params![id]).await?)
 }
@@ -220,7 +261,7 @@ pub(super) async fn console(tx: &Tx, id: &str, hash: &str, new: &New) -> Result<
     if let Some(row) = tx.query_optional(SELECT_CONSOLE, &[]).await? {
         return row.get("id");
     }
-    insert(tx, id, hash, new).await?;
+    insert(tx, id, hash, new, None).await?;
     tx.execute(CONFINE, params![id]).await?;
     Ok(id.to_owned())
 }

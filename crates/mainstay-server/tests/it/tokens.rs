@@ -6,6 +6,7 @@ use crate::test_routes::gate;
 use mainstay_guards::limits::{Definition, Kind};
 use mainstay_server::tokens::{Lives, New, Rotation, USUAL_LIFE};
 use mainstay_server::{Role, Tokens, equipped};
+use mainstay_store::Tx;
 use mainstay_testkit::stores::{for_each_lasting_store, for_each_store};
 use mainstay_testkit::time::{START_MS, VirtualTime};
 use serde_json::{Value, json};
@@ -305,6 +306,110 @@ fn of_two_rotations_at_once_one_makes_a_token() {
         let done =
             [both.0, both.1].iter().filter(|rotation| matches!(rotation, Rotation::Done { .. })).count();
         assert_eq!((done, one.list(None).await.unwrap().len()), (1, 2));
+    });
+}
+
+/// Most valid tokens of a tenant.
+const MOST_OF_TENANT: usize = 1_000;
+
+/// Valid tokens of a tenant until it has so many.
+async fn fill(server: &Running, tenant: &str, most: usize) {
+    let sql = format!(
+        "INSERT INTO mainstay_tokens (id, hash, name, role, tenant, created_at) \
+         SELECT '{tenant}-' || i, '', 'n', 'reader', '{tenant}', 0 FROM (WITH RECURSIVE numbers(i) AS (SELECT 1 \
+         UNION ALL SELECT i + 1 FROM numbers WHERE i < {most}) SELECT i FROM numbers) AS numbers \
+         WHERE i > (SELECT count(*) FROM mainstay_tokens WHERE tenant = '{tenant}')"
+    );
+    let insert = async |tx: Tx, sql: String| tx.execute(&sql, &[]).await;
+    server.store.transact_with(sql, insert).await.unwrap();
+}
+
+#[test]
+fn a_tenant_at_its_bound_rotates_its_tokens_and_blocks_no_other_admin() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Running::start_on(options(), store).await;
+        let (admin, acme, globex) = (
+            server.token(Role::Admin).await,
+            server.token_of("acme", Role::Admin).await,
+            server.token_of("globex", Role::Admin).await,
+        );
+        // As many as the bound of the whole deployment was before tenants had one.
+        fill(&server, "acme", 10 * MOST_OF_TENANT).await;
+        let ask = async |token: &str, path: &str, body: &str| {
+            post(path, body).token(token).send(server.address).await
+        };
+        let make = r#"{"name":"more","role":"reader"}"#;
+        ask(&acme, "/admin/tokens", make).await.problem(409, "TOKENS_TOO_MANY");
+        let for_acme = r#"{"name":"more","role":"reader","tenant":"acme"}"#;
+        ask(&admin, "/admin/tokens", for_acme).await.problem(409, "TOKENS_TOO_MANY");
+        for (token, role) in [(&admin, "admin"), (&globex, "reader")] {
+            let made = ask(token, "/admin/tokens", &make.replace("reader", role)).await;
+            assert_eq!(made.status, 201, "{made:?}");
+            let id = made.json()["token"]["id"].as_str().unwrap().to_owned();
+            let rotated = ask(token, &format!("/admin/tokens/{id}/rotate"), "{}").await;
+            assert_eq!(rotated.status, 201, "{rotated:?}");
+        }
+        let rotated = ask(&acme, &format!("/admin/tokens/{}/rotate", &acme[4..20]), "{}").await;
+        assert_eq!(rotated.status, 201, "{rotated:?}");
+    });
+}
+
+#[test]
+fn a_tenant_has_room_for_its_bound_and_a_rotation_takes_none_of_it() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Running::start_on(options(), store).await;
+        let acme = server.token_of("acme", Role::Admin).await;
+        fill(&server, "acme", MOST_OF_TENANT - 1).await;
+        let ask = async |path: &str, body: &str| post(path, body).token(&acme).send(server.address).await;
+        let rotate = async |id: &str| ask(&format!("/admin/tokens/{id}/rotate"), "{}").await.status;
+        // Two valid secrets of a token are one token, also when the newer one is revoked.
+        assert_eq!((rotate("acme-2").await, rotate("acme-3").await), (201, 201));
+        let make = async || ask("/admin/tokens", r#"{"name":"more","role":"reader"}"#).await;
+        let last = make().await;
+        assert_eq!(last.status, 201, "{last:?}");
+        make().await.problem(409, "TOKENS_TOO_MANY");
+        let list = Tokens::new(server.store.clone()).list(Some("acme")).await.unwrap();
+        let successor = list.iter().find(|token| token.id == "acme-2").unwrap().rotated_to.clone().unwrap();
+        let revoke = async |id: &str| {
+            let revoke = request("DELETE", &format!("/admin/tokens/{id}")).token(&acme);
+            assert_eq!(revoke.send(server.address).await.status, 200);
+        };
+        revoke(&successor).await;
+        make().await.problem(409, "TOKENS_TOO_MANY");
+        revoke("acme-2").await;
+        assert_eq!(make().await.status, 201, "what is revoked makes room");
+    });
+}
+
+#[test]
+fn three_secrets_of_a_token_work_at_a_time_and_one_without_an_overlap_is_never_refused() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, equipped(place.options())).await.unwrap();
+        let tokens = Tokens::new(store);
+        let (first, _) = tokens.create(New::named("a", Role::Reader).unwrap()).await.unwrap();
+        let day = Duration::from_secs(86_400);
+        let rotate = async |id: &str, overlap: Duration| match tokens
+            .rotate(id, None, overlap, &Lives::default())
+            .await
+        {
+            Ok(Rotation::Done(done)) => Ok(done.token.id.clone()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        };
+        let second = rotate(&first.id, day).await.unwrap();
+        let third = rotate(&second, day).await.unwrap();
+        let refused = rotate(&third, day).await.unwrap_err();
+        assert!(refused.contains("3 secrets of this token work already"), "{refused}");
+        // Secrets without an overlap in between hide nothing of those before.
+        let fourth = rotate(&third, Duration::ZERO).await.unwrap();
+        assert!(rotate(&fourth, day).await.is_err(), "the first two still work");
+        tokens.revoke(&first.id, None).await.unwrap();
+        let fifth = rotate(&fourth, day).await.unwrap();
+        assert!(rotate(&fifth, day).await.is_err());
+        time.advance(86_400_000).await.unwrap();
+        rotate(&fifth, day).await.unwrap();
     });
 }
 
