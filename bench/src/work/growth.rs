@@ -92,6 +92,7 @@ async fn claim(work: &Work) -> Result<f64> {
     let pull = Pull {
         pool: POOL.to_owned(),
         functions: vec!["noop".to_owned()],
+        must_be_known: Vec::new(),
         most: OF_A_CLAIM,
         lease: Duration::from_secs(600),
         wait: Duration::ZERO,

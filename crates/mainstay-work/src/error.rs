@@ -212,8 +212,8 @@ mainstay_core::codes! {
         "No pool of this name was declared, or it was deleted."
         "Declare it in mainstay.toml under [pools], or with Work::pool.";
     UNKNOWN_FUNCTION "UNKNOWN_FUNCTION" 422 false
-        "No node and no worker has declared this function, so nobody would ever run it. Nothing was enqueued."
-        "Register it in a node, declare it in mainstay.toml under [functions], or let a pull worker declare it first.";
+        "No node and no worker has declared this function, so nothing would ever run it. Nothing was enqueued or claimed."
+        "Register it in a node, declare it in mainstay.toml under [functions], or let a pull worker declare it first: one with an operator's token, or with a scope that has its full name.";
     WORK_ARGS_INVALID "WORK_ARGS_INVALID" 422 false
         "The args do not fit the type that the function takes. Nothing was enqueued."
         "Correct the args; the error names the place.";

@@ -44,8 +44,10 @@ const MAX_FUNCTIONS: usize = 100;
 pub struct Pull {
     /// From which pool.
     pub pool: String,
-    /// What it can do. Functions that nobody has declared are declared by this.
+    /// What it can do. Functions that are not known yet are declared by this.
     pub functions: Vec<String>,
+    /// Those of `functions` that the claim does not declare: one that is not known refuses the claim.
+    pub must_be_known: Vec<String>,
     /// How many items at most.
     pub most: usize,
     /// For how long, unless it is extended.
@@ -157,6 +159,9 @@ impl Work {
                         );
                     }
                     Ok(_) => {}
+                    Err(_) if pull.must_be_known.contains(function) => {
+                        return Err(Error::UnknownFunction(function.clone()).into());
+                    }
                     Err(_) => {
                         let kind = FunctionKind::Action.as_str();
                         Directory::put_remote_function(&tx, function, kind).await?;

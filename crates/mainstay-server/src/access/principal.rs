@@ -59,6 +59,11 @@ impl Principal {
         !self.role.is_scoped() || self.scope.as_ref().is_some_and(|scope| scope.names(kind, name))
     }
 
+    /// Whether its scope has this name in full, not by a pattern. Tokens of other roles than worker and publisher have every name.
+    pub(crate) fn spells(&self, kind: Named, name: &str) -> bool {
+        !self.role.is_scoped() || self.scope.as_ref().is_some_and(|scope| scope.spells(kind, name))
+    }
+
     /// Refuses what its scope does not name; `field` is where the request says it.
     pub(crate) fn check(&self, kind: Named, name: &str, field: &str) -> Answer<()> {
         if self.names(kind, name) {

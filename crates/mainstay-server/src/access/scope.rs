@@ -101,6 +101,11 @@ impl Scope {
         !is_reserved(name) && self.list(kind).iter().any(is_meant)
     }
 
+    /// Whether this name is in the scope in full. A name never has a `*`, so no pattern is taken for one.
+    pub(crate) fn spells(&self, kind: Named, name: &str) -> bool {
+        !is_reserved(name) && self.list(kind).iter().any(|listed| listed == name)
+    }
+
     fn list(&self, kind: Named) -> &[String] {
         match kind {
             Named::Pool => &self.pools,
@@ -191,6 +196,11 @@ mod tests {
             assert_eq!(scope.names(Named::Pool, name), is_meant, "{name}");
         }
         assert!(!scope.names(Named::Target, "mail") && !Scope::default().names(Named::Pool, ""));
+        let spelled: Vec<_> = ["mail", "orders.eu", "orders."]
+            .into_iter()
+            .filter(|name| scope.spells(Named::Pool, name))
+            .collect();
+        assert_eq!(spelled, ["mail"]);
     }
 
     #[test]

@@ -95,6 +95,27 @@ fn a_worker_claims_and_ends_work_of_its_pools_and_functions_only() {
         };
         assert_eq!(shop.server.store.read(declared).await.unwrap(), 0, "a refused claim declares nothing");
 
+        // A pattern of its scope names any number of functions, of which the worker declares none.
+        for (pool, functions, unknown) in [
+            ("mail", json!(["mail.render"]), "mail.render"),
+            ("mail.bulk", json!(["send", "mail.x1"]), "mail.x1"),
+            ("mail", json!(["mail.*"]), ""),
+        ] {
+            let answer = shop.send(&worker, &format!("/v1/pools/{pool}/claim"), claim(functions)).await;
+            match unknown {
+                "" => drop(answer.problem(400, "WORK_INVALID")),
+                unknown => assert_eq!(answer.problem(422, "UNKNOWN_FUNCTION")["function"], unknown),
+            }
+        }
+        let declared = async |tx: Tx| {
+            let sql = "SELECT count(*) FROM mainstay_functions WHERE name = 'send' OR name LIKE 'mail.%'";
+            tx.query_one(sql, &[]).await?.get::<i64>(0)
+        };
+        assert_eq!(shop.server.store.read(declared).await.unwrap(), 0, "nor with one that it may declare");
+        assert_eq!(shop.send(&worker, "/v1/pools/mail/claim", claim(json!(["send"]))).await.status, 200);
+        assert_eq!(shop.server.store.read(declared).await.unwrap(), 1, "a full name of its scope");
+        shop.done("/v1/pools/mail/claim", claim(json!(["mail.render"]))).await;
+
         // Its own work.
         for pool in ["mail", "mail.bulk"] {
             let path = format!("/v1/pools/{pool}/claim");
@@ -131,6 +152,32 @@ fn a_worker_claims_and_ends_work_of_its_pools_and_functions_only() {
         let status = shop.services.work.status(&id).await.unwrap().unwrap();
         assert_eq!(status.state, mainstay_work::State::Running, "it is as it was");
         shop.done(&format!("/v1/work/{id}/complete"), json!({"lease": others["lease"]})).await;
+    });
+}
+
+/// All workers of a deployment share one set of functions.
+#[test]
+fn a_worker_for_all_functions_fills_no_set_of_names() {
+    for_each_store(async |place| {
+        let shop = Shop::open(&place).await;
+        let worker = shop.token(Role::Worker, json!({"pools": ["*"], "functions": ["*"]})).await;
+        let count = async || {
+            let count = async |tx: Tx| {
+                tx.query_one("SELECT count(*) FROM mainstay_functions", &[]).await?.get::<i64>(0)
+            };
+            shop.server.store.read(count).await.unwrap()
+        };
+        let before = count().await;
+        for page in 0..3 {
+            let names: Vec<String> = (0..100).map(|number| format!("made-up-{page}-{number}")).collect();
+            let answer = shop.send(&worker, "/v1/pools/mail/claim", json!({"functions": names})).await;
+            answer.problem(422, "UNKNOWN_FUNCTION");
+        }
+        assert_eq!(count().await, before);
+        shop.done("/v1/pools/mail/claim", json!({"functions": ["send"]})).await;
+        shop.done("/v1/pools/mail/work", json!({"function": "send", "args": 1})).await;
+        let claimed = shop.send(&worker, "/v1/pools/mail/claim", json!({"functions": ["send"]})).await.json();
+        assert_eq!(claimed["items"][0]["function"], "send", "{claimed}");
     });
 }
 

@@ -15,6 +15,7 @@ fn pull(pool: &str, function: &str) -> Pull {
     Pull {
         pool: pool.to_owned(),
         functions: vec![function.to_owned()],
+        must_be_known: Vec::new(),
         most: 1,
         lease: Duration::from_secs(30),
         wait: Duration::ZERO,

@@ -12,6 +12,7 @@ fn pull(wait: Duration) -> Pull {
     Pull {
         pool: "shop".to_owned(),
         functions: vec!["remote".to_owned()],
+        must_be_known: Vec::new(),
         most: 10,
         lease: Duration::from_secs(30),
         wait,

@@ -38,6 +38,7 @@ fn pull(pool: &str, function: &str) -> Pull {
     Pull {
         pool: pool.to_owned(),
         functions: vec!["note".to_owned(), function.to_owned()],
+        must_be_known: Vec::new(),
         most: 1,
         lease: Duration::from_secs(10),
         wait: Duration::ZERO,

@@ -81,6 +81,7 @@ fn pull(functions: &[&str]) -> Pull {
     Pull {
         pool: "shop".to_owned(),
         functions: functions.iter().map(|name| (*name).to_owned()).collect(),
+        must_be_known: Vec::new(),
         most: 10,
         lease: Duration::from_secs(30),
         wait: Duration::ZERO,

@@ -21,7 +21,8 @@ const MAX_RETRY_AFTER_MS: u64 = 30 * 24 * 3_600_000;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Claim {
-    /// What it can do. A function that nobody has declared is declared by this.
+    /// What it can do. A function that is not known yet is declared by this. A token of a worker declares only functions that
+    /// its scope has by their full name; others must be known.
     #[schema(min_items = 1, max_items = 100)]
     functions: Vec<String>,
     /// How many items it takes at most.
@@ -111,6 +112,7 @@ pub(super) async fn claim(
     }
     let pull = Pull {
         pool,
+        must_be_known: must_be_known(&principal, &asked.functions),
         functions: asked.functions,
         most: asked.max_items.unwrap_or(1),
         lease: Duration::from_millis(asked.lease_ms.unwrap_or(LEASE_MS)),
@@ -137,6 +139,13 @@ pub(super) async fn claim(
     tokio::spawn(claiming.in_current_span());
     let pulled = answered.await.map_err(|_| Problem::internal("a claim ended without an answer"))?;
     Ok(Json(pulled?))
+}
+
+/// Functions that a claim does not declare. A pattern of a scope names any number of functions, and a worker must not fill the
+/// set of names that all callers share.
+fn must_be_known(principal: &Principal, functions: &[String]) -> Vec<String> {
+    let is_told = |function: &&String| !principal.spells(Named::Function, function);
+    functions.iter().filter(is_told).cloned().collect()
 }
 
 /// Refuses a worker the lease of items that its scope does not name, as if there were no such lease.
