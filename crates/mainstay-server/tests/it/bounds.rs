@@ -223,6 +223,42 @@ fn an_admin_deletes_what_is_empty() {
     });
 }
 
+/// A caller that fills a set of names is faster than ten deletions an hour.
+#[test]
+fn deleting_what_is_empty_is_written_down_and_not_counted() {
+    for_each_store(async |place| {
+        let store = equipped(place.options()).open().await.unwrap();
+        let server = Running::start_on(options(), store).await;
+        let admin = Asking::new(&server, Role::Admin).await;
+        admin.ask(put("/v1/pools/shop", &json!({}))).await;
+        admin.ask(put("/v1/pools/side", &json!({}))).await;
+        admin.post("/v1/pools/side/claim", json!({"functions": ["idle", "used"]})).await;
+        let limit = json!({"kind": "fixed window", "rate": 5, "period": "1h"});
+        admin.ask(put("/admin/limits/mail", &limit)).await;
+        admin.ask(put("/admin/circuits/mail", &json!({}))).await;
+        let cron = json!({"schedule": {"everyMs": 3_600_000}, "pool": "shop", "function": "used", "args": 1});
+        admin.ask(put("/v1/crons/hourly", &cron)).await;
+        let one = json!({"kind": "fixed window", "rate": 1, "period": "1h"});
+        admin.ask(put("/admin/limits/adminOperations", &one)).await;
+        let pause = || post("/admin/pools/shop/pause", "{}");
+        soon(async { while admin.ask(pause()).await.0 != 429 {} }).await;
+        for path in [
+            "/v1/crons/hourly",
+            "/admin/pools/side",
+            "/admin/functions/idle",
+            "/admin/limits/mail",
+            "/admin/circuits/mail",
+        ] {
+            let (status, told) = admin.ask(request("DELETE", path)).await;
+            assert_eq!(status, 200, "{path}: {told}");
+        }
+        let audit = admin.get("/admin/audit?limit=20").await;
+        let entries = audit["entries"].as_array().unwrap().iter();
+        let deleted = entries.filter(|entry| entry["action"].as_str().unwrap().starts_with("DELETE"));
+        assert_eq!(deleted.filter(|entry| entry["outcome"] == "done").count(), 5, "{audit}");
+    });
+}
+
 async fn token(server: &Running, tenant: Option<&str>) -> String {
     let new = New::named("test", Role::Operator).unwrap();
     let new = tenant.into_iter().fold(new, |new, tenant| new.tenant(tenant).unwrap());

@@ -46,7 +46,7 @@ pub(super) fn routes() -> Routes {
         .add(Reader, routes!(circuits::changes))
         .add(Reader, routes!(circuits::history))
         .add(Admin, routes!(circuits::put))
-        .add(Admin, routes!(circuits::delete))
+        .add(Admin.written(), routes!(circuits::delete))
         .add(Operator, routes!(circuits::force))
         .add(Operator, routes!(circuits::release))
         .add(Operator, routes!(circuits::reset));

@@ -55,7 +55,7 @@ pub(super) fn routes() -> Routes {
         .add(Reader, routes!(crons::list))
         .add(Reader, routes!(crons::get))
         .add(Operator.written(), routes!(crons::put))
-        .add(Operator.counted(), routes!(crons::remove))
+        .add(Operator.written(), routes!(crons::remove))
         .add(Operator.counted(), routes!(crons::pause))
         .add(Operator.counted(), routes!(crons::resume));
     shop.and(clock).and(admin::routes())
