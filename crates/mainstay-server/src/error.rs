@@ -137,7 +137,7 @@ mainstay_core::codes! {
         "The Host header is missing, given several times, or not a name with an optional port."
         "Send one Host header with the name of the server, as every HTTP/1.1 client does by itself.";
     CONNECTIONS_FULL "CONNECTIONS_FULL" 503 true
-        "All connections of the server are taken, or all that one address may have. Probes and admins are still served."
+        "All connections of the server are taken, or all that one address may have. Probes and admins without a tenant are still served."
         "Try again later and keep fewer connections open, or raise server.maxConnections or server.maxConnectionsPerAddress.";
     STREAMS_FULL "STREAMS_FULL" 503 true
         "As many follow the log or a page of the console as the server has room for: half of its connections."

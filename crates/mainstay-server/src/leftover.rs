@@ -4,6 +4,7 @@
 //! a client that still writes: it would see a broken pipe, and perhaps never the answer. So what little is still to
 //! come is awaited first, and where it is too much or too slow the answer says that the connection ends with it.
 
+use crate::listen::places::Reserved;
 use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::http::header::{CONNECTION, EXPECT};
@@ -25,7 +26,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Answers once the body has been read, by whoever wanted it or by nobody.
 pub(crate) async fn read_leftover(request: Request, next: Next) -> Response {
-    if request.body().is_end_stream() {
+    // A connection of the reserve ends with its answer, and is not kept open for a body that may never come.
+    let is_reserved = request.extensions().get::<Reserved>().is_some();
+    if is_reserved || request.body().is_end_stream() {
         return next.run(request).await;
     }
     let is_first_version = request.version() <= Version::HTTP_11;

@@ -117,7 +117,7 @@ impl Options {
     }
 
     /// Most connections that are open at once. Further ones get a place of a small reserve, in which only probes and
-    /// admins are served; others are answered with `CONNECTIONS_FULL`.
+    /// admins without a tenant are served; others are answered with `CONNECTIONS_FULL`.
     pub fn max_connections(self, max_connections: usize) -> Self {
         Self { max_connections: max_connections.max(1), ..self }
     }

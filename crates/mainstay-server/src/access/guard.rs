@@ -1,9 +1,9 @@
 //! The decision whether a request is let in, made once for every route.
 
-use super::local;
 use super::quota::Held;
 use super::watch::watched;
 use super::{Oversight, Permission, Principal, Rule};
+use super::{local, reserve};
 use crate::app::App;
 use crate::audit::{self, Deed, audited};
 use crate::{Answer, Problem, error};
@@ -61,6 +61,12 @@ pub(crate) async fn guard(State(post): State<Post>, request: Request, next: Next
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(post.rule);
     let mut admitted = post.admit(&parts).await;
+    if admitted.is_ok()
+        && let Some(problem) = reserve::objection(&post.app, post.rule, &parts.extensions)
+    {
+        let principal = admitted.ok().flatten();
+        admitted = Err(Refused { problem, principal });
+    }
     let _held = post.count(&mut admitted);
     match &admitted {
         Ok(Some(principal)) => {

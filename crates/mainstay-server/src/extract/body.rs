@@ -6,6 +6,7 @@ use crate::{Answer, Options, Problem, error};
 use axum::body::{Body, HttpBody};
 use axum::http::Extensions;
 use http_body_util::BodyExt;
+use std::time::Duration;
 
 /// The whole body, if it is small enough and arrives in time.
 pub(crate) async fn read(body: Body, extensions: &Extensions, options: &Options) -> Answer<Vec<u8>> {
@@ -15,7 +16,12 @@ pub(crate) async fn read(body: Body, extensions: &Extensions, options: &Options)
 }
 
 /// The whole body, if it has at most so many bytes and arrives in time.
-pub(crate) async fn read_at_most(most: usize, mut body: Body, options: &Options) -> Answer<Vec<u8>> {
+pub(crate) async fn read_at_most(most: usize, body: Body, options: &Options) -> Answer<Vec<u8>> {
+    read_within(options.body_timeout, most, body).await
+}
+
+/// The whole body, if it has at most so many bytes and arrives within this time.
+pub(crate) async fn read_within(limit: Duration, most: usize, mut body: Body) -> Answer<Vec<u8>> {
     // What the client announces is enough to refuse it; then it need not be read at all.
     if body.size_hint().lower() > most as u64 {
         return Err(too_large(most));
@@ -34,7 +40,6 @@ pub(crate) async fn read_at_most(most: usize, mut body: Body, options: &Options)
         }
         Ok(bytes)
     };
-    let limit = options.body_timeout;
     tokio::time::timeout(limit, reading).await.unwrap_or_else(|_| {
         let detail = format!("The body did not arrive within {} ms.", limit.as_millis());
         Err(Problem::new(&error::BODY_TIMEOUT, detail))

@@ -3,7 +3,6 @@
 use super::impatient::Impatient;
 use super::places::Place;
 use super::tls::Certificate;
-use crate::access::reserve::Reserved;
 use crate::app::App;
 use crate::observe::MAX_HEADER_BYTES;
 use axum::Router;
@@ -36,8 +35,8 @@ pub(crate) struct Service {
     pub(crate) tls: Option<Arc<Certificate>>,
 }
 
-/// Longest time in which a connection of the reserve sends its request: its place is scarce.
-const RESERVED_HEADER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time for which a connection of the reserve is waited for: its place is scarce.
+pub(crate) const RESERVED_TIMEOUT: Duration = Duration::from_secs(2);
 /// Browsers that have seen this keep to TLS for a year.
 const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
@@ -52,15 +51,18 @@ impl Service {
     }
 
     fn header_timeout(&self, place: &Place) -> Duration {
-        let usual = self.app.options().header_timeout;
-        if place.is_reserved() { usual.min(RESERVED_HEADER_TIMEOUT) } else { usual }
+        self.limit(place, self.app.options().header_timeout)
+    }
+
+    fn limit(&self, place: &Place, usual: Duration) -> Duration {
+        if place.is_reserved() { usual.min(RESERVED_TIMEOUT) } else { usual }
     }
 
     async fn begin(self, stream: TcpStream, peer: SocketAddr, place: Arc<Place>) {
         let _open = Open::new(self.app.clone());
         // Answers are written at once; waiting for more would only delay small ones.
         let _ = stream.set_nodelay(true);
-        let stream = Impatient::new(stream, self.app.options().body_timeout);
+        let stream = Impatient::new(stream, self.limit(&place, self.app.options().body_timeout));
         let Some(tls) = self.tls.clone() else { return self.speak(stream, peer, place).await };
         let limit = self.header_timeout(&place);
         let shaken = tokio::select! {
@@ -80,14 +82,14 @@ impl Service {
         peer: SocketAddr,
         place: Arc<Place>,
     ) {
-        let (header_timeout, is_reserved) = (self.header_timeout(&place), place.is_reserved());
+        let (header_timeout, reserved) = (self.header_timeout(&place), place.reserved());
+        let is_reserved = reserved.is_some();
         let Self { app, router, tls } = self;
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-            place.has_request();
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(Peer(peer.ip()));
-            if is_reserved {
-                request.extensions_mut().insert(Reserved);
+            if let Some(reserved) = &reserved {
+                request.extensions_mut().insert(reserved.clone());
             }
             let (answer, is_secret) = (router.clone().oneshot(request), tls.is_some());
             async move {

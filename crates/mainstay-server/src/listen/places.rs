@@ -4,9 +4,10 @@
 //! |---|---|
 //! | while there is room, from an address with fewer than its share | an ordinary place |
 //! | any other | a place of the reserve: its request must come soon, is a probe or an admin's, and is its last |
-//! | when the reserve is full | the reserved place of a connection that has sent no request yet |
+//! | when the reserve, or the share of its address in the reserve, is full | the reserved place of a connection with no admin's request |
 //!
-//! So half-open connections, however many, keep out ordinary requests at most, and those of one address only its own.
+//! A reserved place is kept only while a request of an admin is answered. So connections without a token, however many and
+//! whatever they send, keep out ordinary requests at most, and those of one address only its own.
 
 use mainstay_core::addresses::Range;
 use std::collections::HashMap;
@@ -19,6 +20,10 @@ use tokio::sync::Notify;
 const RESERVED_SHARE: usize = 32;
 /// Fewest reserved places.
 const LEAST_RESERVED: usize = 8;
+/// One of so many reserved places is the share of an address.
+const ADDRESS_SHARE: usize = 4;
+/// Fewest reserved places of an address: its probes and an admin come at the same time.
+const LEAST_OF_ADDRESS: usize = 4;
 
 /// Places of a server.
 pub(crate) struct Places {
@@ -35,20 +40,23 @@ struct Taken {
     ordinary: usize,
     by_address: HashMap<IpAddr, usize>,
     /// The oldest first.
-    reserved: Vec<(IpAddr, Arc<Reserved>)>,
+    reserved: Vec<(IpAddr, Reserved)>,
 }
 
 /// Place of one connection, free again when this is dropped.
 pub(crate) struct Place {
     places: Arc<Places>,
     address: IpAddr,
-    reserved: Option<Arc<Reserved>>,
+    reserved: Option<Reserved>,
 }
 
-/// Place of the reserve.
+/// Place of the reserve. Requests that come over its connection carry it.
+#[derive(Clone, Default)]
+pub(crate) struct Reserved(Arc<State>);
+
 #[derive(Default)]
-struct Reserved {
-    has_request: AtomicBool,
+struct State {
+    is_kept: AtomicBool,
     evicted: Notify,
 }
 
@@ -58,7 +66,7 @@ impl Places {
         Arc::new(Self { most, most_per_address, reserve, proxies, taken: Mutex::default() })
     }
 
-    /// A place for a connection from this address; nothing when even the reserve is busy with requests.
+    /// A place for a connection from this address; nothing when even the reserve is busy with requests of admins.
     pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let peer = peer.to_canonical();
         let address = network(peer);
@@ -71,11 +79,14 @@ impl Places {
             by_address.insert(address, of_address + 1);
             return Some(Place { places: self.clone(), address, reserved: None });
         }
-        if reserved.len() >= self.reserve {
-            let (_, evicted) = reserved.remove(evictable(reserved)?);
-            evicted.evicted.notify_one();
+        let share = (self.reserve / ADDRESS_SHARE).max(LEAST_OF_ADDRESS);
+        let is_at_share =
+            has_share && reserved.iter().filter(|(other, _)| *other == address).count() >= share;
+        if is_at_share || reserved.len() >= self.reserve {
+            let (_, evicted) = reserved.remove(evictable(reserved, is_at_share.then_some(address))?);
+            evicted.0.evicted.notify_one();
         }
-        let place = Arc::new(Reserved::default());
+        let place = Reserved::default();
         reserved.push((address, place.clone()));
         Some(Place { places: self.clone(), address, reserved: Some(place) })
     }
@@ -86,11 +97,15 @@ impl Places {
     }
 }
 
-/// The reserved place to be given to another: the oldest without a request, of the address that has most of them.
-fn evictable(reserved: &[(IpAddr, Arc<Reserved>)]) -> Option<usize> {
-    let waiting = || reserved.iter().enumerate().filter(|(_, (_, place))| !place.has_request());
-    let of = |address: &IpAddr| waiting().filter(|(_, (other, _))| other == address).count();
-    waiting().rev().max_by_key(|(_, (address, _))| of(address)).map(|(index, _)| index)
+/// The reserved place to be given to another: the oldest that is not kept, of this address or of the one that has most of
+/// them.
+fn evictable(reserved: &[(IpAddr, Reserved)], address: Option<IpAddr>) -> Option<usize> {
+    let free = || {
+        let all = reserved.iter().enumerate().filter(|(_, (_, place))| !place.is_kept());
+        all.filter(move |(_, (other, _))| address.is_none_or(|address| address == *other))
+    };
+    let of = |address: &IpAddr| free().filter(|(_, (other, _))| other == address).count();
+    free().rev().max_by_key(|(_, (address, _))| of(address)).map(|(index, _)| index)
 }
 
 /// Address that is counted. An IPv6 client has all addresses of its network.
@@ -102,8 +117,13 @@ fn network(address: IpAddr) -> IpAddr {
 }
 
 impl Reserved {
-    fn has_request(&self) -> bool {
-        self.has_request.load(Ordering::SeqCst)
+    /// Keeps the place for this connection until its request is answered.
+    pub(crate) fn keep(&self) {
+        self.0.is_kept.store(true, Ordering::SeqCst);
+    }
+
+    fn is_kept(&self) -> bool {
+        self.0.is_kept.load(Ordering::SeqCst)
     }
 }
 
@@ -112,17 +132,15 @@ impl Place {
         self.reserved.is_some()
     }
 
-    /// Notes that the connection has sent a request: its place is its own until it is answered.
-    pub(crate) fn has_request(&self) {
-        if let Some(reserved) = &self.reserved {
-            reserved.has_request.store(true, Ordering::SeqCst);
-        }
+    /// The place, if it is one of the reserve.
+    pub(crate) fn reserved(&self) -> Option<Reserved> {
+        self.reserved.clone()
     }
 
     /// Ready when the place was given to another connection.
     pub(crate) async fn evicted(&self) {
         match &self.reserved {
-            Some(reserved) => reserved.evicted.notified().await,
+            Some(reserved) => reserved.0.evicted.notified().await,
             None => std::future::pending().await,
         }
     }
@@ -132,7 +150,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
         if let Some(reserved) = &self.reserved {
-            taken.reserved.retain(|(_, other)| !Arc::ptr_eq(other, reserved));
+            taken.reserved.retain(|(_, other)| !Arc::ptr_eq(&other.0, &reserved.0));
             return;
         }
         taken.ordinary -= 1;
@@ -173,21 +191,49 @@ mod tests {
         assert!(networks[2].is_reserved(), "a client has all addresses of its network");
     }
 
+    fn is_evicted(place: &Place) -> bool {
+        place.evicted().now_or_never().is_some()
+    }
+
+    fn keep(place: &Place) {
+        place.reserved().unwrap().keep();
+    }
+
     #[test]
-    fn a_full_reserve_gives_the_place_of_the_address_that_has_most_and_sent_no_request() {
+    fn a_full_reserve_gives_the_oldest_place_of_the_address_that_has_most_unless_it_is_kept() {
         let places = Places::new(1, 1, Vec::new());
         let ordinary = places.take(address("192.0.2.9")).unwrap();
         let quiet = places.take(address("192.0.2.2")).unwrap();
         let flood: Vec<Place> =
-            (1..LEAST_RESERVED).map(|_| places.take(address("192.0.2.1")).unwrap()).collect();
-        flood[0].has_request();
+            (0..LEAST_OF_ADDRESS).map(|_| places.take(address("192.0.2.1")).unwrap()).collect();
+        let rest = LEAST_RESERVED - LEAST_OF_ADDRESS - 1;
+        let others: Vec<Place> =
+            (0..rest).map(|end| places.take(address(&format!("192.0.2.10{end}"))).unwrap()).collect();
+        keep(&flood[0]);
         let late = places.take(address("192.0.2.3")).unwrap();
-        let evicted = |place: &Place| place.evicted().now_or_never().is_some();
-        assert!(late.is_reserved() && evicted(&flood[1]), "the oldest that has sent nothing");
-        assert!(!evicted(&quiet) && !evicted(&flood[0]) && !evicted(&ordinary));
-        for place in flood[2..].iter().chain([&quiet, &late]) {
-            place.has_request();
+        assert!(late.is_reserved() && is_evicted(&flood[1]), "the oldest that is not kept");
+        assert!(![&quiet, &flood[0], &ordinary].into_iter().any(is_evicted));
+        for place in flood[2..].iter().chain(&others).chain([&quiet, &late]) {
+            keep(place);
         }
-        assert!(places.take(address("192.0.2.4")).is_none(), "all of the reserve are being answered");
+        assert!(places.take(address("192.0.2.4")).is_none(), "all of the reserve serve admins");
+    }
+
+    #[test]
+    fn an_address_at_its_share_of_the_reserve_loses_a_place_of_its_own() {
+        let places = Places::new(1, 1, vec!["10.0.0.0/8".parse().unwrap()]);
+        let _ordinary = places.take(address("192.0.2.9")).unwrap();
+        let other = places.take(address("192.0.2.2")).unwrap();
+        let own: Vec<Place> =
+            (0..LEAST_OF_ADDRESS).map(|_| places.take(address("192.0.2.1")).unwrap()).collect();
+        let next = places.take(address("192.0.2.1")).unwrap();
+        assert!(is_evicted(&own[0]) && !is_evicted(&other), "its own, although the reserve has room");
+        own[1..].iter().chain([&next]).for_each(keep);
+        assert!(places.take(address("192.0.2.1")).is_none(), "its share serves admins");
+        assert!(places.take(address("192.0.2.3")).is_some(), "others have theirs");
+        drop((own, next, other));
+        let proxied: Vec<_> = (0..LEAST_RESERVED).map(|_| places.take(address("10.0.0.1"))).collect();
+        assert!(proxied.iter().all(Option::is_some), "a proxy has no share");
+        assert!(!proxied.iter().flatten().any(is_evicted));
     }
 }
