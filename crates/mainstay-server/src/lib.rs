@@ -37,6 +37,7 @@ mod observe;
 mod openapi;
 mod options;
 mod problem;
+mod recorded;
 mod report;
 mod routes;
 mod routing;

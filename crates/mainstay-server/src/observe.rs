@@ -1,8 +1,7 @@
 //! What happens around every request: its span, the limit of its headers, the count, and what catches a panic.
 
 use crate::app::App;
-use crate::tokens::without_secrets;
-use crate::{Problem, error};
+use crate::{Problem, error, recorded};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
@@ -27,7 +26,7 @@ pub(crate) async fn observe(State(app): State<App>, mut request: Request, next: 
     let span = tracing::info_span!(
         "request",
         method = %request.method(),
-        path = &*without_secrets(request.uri().path()),
+        path = recorded::path(request.uri().path()),
         trace_id = trace.trace_id,
         span_id = trace.span_id,
         parent_span_id = trace.parent_span_id,

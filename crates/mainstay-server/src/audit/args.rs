@@ -1,6 +1,6 @@
 //! What a call was given, without secrets and bounded.
 
-use crate::tokens::without_secrets;
+use crate::recorded;
 use mainstay_core::secrets::{HIDDEN, is_secret};
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ const APPLICATION: &str = "/v1/";
 pub(super) fn of(path: &str, query: Option<&str>, body: Option<&[u8]>) -> Value {
     let payload: &[&str] = if path.starts_with(APPLICATION) { &PAYLOAD } else { &[] };
     let mut args = Map::new();
-    let path = &*without_secrets(path);
+    let path = &*recorded::path(path);
     args.insert("path".to_owned(), text(path));
     if let Some(query) = query.filter(|query| !query.is_empty()) {
         let parsed = form_urlencoded::parse(query.as_bytes());

@@ -1,7 +1,8 @@
 //! Audit of state changes under `/v1`, switched on by the configuration.
 
 use super::{entries, verify};
-use crate::client::{get, post, request};
+use crate::client::{Request, get, post, request};
+use crate::logged;
 use crate::running::{Running, options};
 use mainstay_events::NewEvent;
 use mainstay_server::audit::Outcome;
@@ -60,6 +61,59 @@ fn what_applications_change_is_written_down_where_it_is_asked_for() {
         assert!(!format!("{all:?}").contains("canary"), "what applications keep is not repeated: {all:?}");
         assert!(operator.contains(&all[0].user_id) && all[0].role.as_deref() == Some("operator"));
         verify(&server.store, None).await.unwrap();
+    });
+}
+
+/// The secret of a lease lets its holder end work, so it is known to the worker alone.
+#[test]
+fn the_secret_of_a_lease_is_in_no_span_no_log_and_no_entry() {
+    logged::start();
+    for_each_store(async |place| {
+        let server = start(&place, true).await;
+        let operator = server.token(Role::Operator).await;
+        let ask = async |request: Request| request.token(&operator).send(server.address).await;
+        let claim = || post("/v1/pools/shop/claim", r#"{"functions":["send"],"maxItems":3}"#);
+        assert_eq!(ask(claim()).await.status, 200);
+        let trace_id = format!("{:032x}", server.address.port());
+        let caller = format!("00-{trace_id}-00f067aa0ba902b7-01");
+        let mut secrets = Vec::new();
+        for _ in 0..2 {
+            let item = json!({"function": "send", "args": 1});
+            let items = json!({"items": [item, item, item]}).to_string();
+            assert_eq!(ask(post("/v1/pools/shop/work", &items)).await.status, 200);
+            let claimed = ask(claim()).await.json();
+            let lease = claimed["lease"].as_str().unwrap().to_owned();
+            let (number, secret) = lease.split_once('.').unwrap();
+            secrets.push(secret.to_owned());
+            let id = |index: usize| claimed["items"][index]["workId"].as_str().unwrap().to_owned();
+            let body = json!({"lease": lease, "error": "no"}).to_string();
+            for (request, status) in [
+                (post(&format!("/v1/leases/{lease}/extend"), "{}"), 200),
+                (post(&format!("/v1/leases/{number}%2E{secret}/extend"), "{}"), 200),
+                (post(&format!("/v1/lease/{lease}/extend"), "{}"), 404),
+                (post(&format!("/v1/work/{}/complete", id(0)), &json!({"lease": lease}).to_string()), 200),
+                (post(&format!("/v1/work/{}/complete", id(0)), &json!({"lease": lease}).to_string()), 409),
+                (post(&format!("/v1/work/{}/fail?lease={lease}", id(1)), &body), 200),
+                (request("DELETE", &format!("/v1/leases/{lease}")), 200),
+            ] {
+                let answer = ask(request.header("traceparent", &caller)).await;
+                assert_eq!(answer.status, status, "{answer:?}");
+            }
+        }
+        let (all, spans, text) = (entries(&server.store).await, logged::spans(&trace_id), logged::text());
+        let told = format!("{all:?}");
+        assert!(
+            spans.len() >= 14 && text.contains("/v1/leases/") && told.contains("/v1/leases/"),
+            "{spans:?}"
+        );
+        for secret in secrets {
+            assert!(!told.contains(&secret), "{told}");
+            assert!(!format!("{spans:?}").contains(&secret), "{spans:?}");
+            let line = text.lines().find(|line| line.contains(&secret));
+            assert!(line.is_none(), "{line:?}");
+        }
+        let paths: Vec<_> = spans.iter().map(|span| span.get("path")).collect();
+        assert!(paths.iter().any(|path| path.ends_with(".[hidden]/extend")), "{paths:?}");
     });
 }
 
