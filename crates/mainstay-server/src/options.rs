@@ -159,8 +159,9 @@ impl Options {
         Self { shutdown_grace, ..self }
     }
 
-    /// Rate limits that requests pass before anything else is done for them, also before their token is looked at; probes
-    /// and `/metrics` do not pass them. Whom a request comes from is known by its [`Peer`](mainstay_guards::http::Peer).
+    /// Rate limits that requests pass before anything else is done for them, also before their token is looked at. Probes,
+    /// `/metrics`, and calls of the API that take access or work away do not pass them. The client of a request
+    /// is known by its [`Peer`](mainstay_guards::http::Peer).
     pub fn rate_limits(self, rate_limits: RateLimitLayer<Body>) -> Self {
         Self { rate_limits: Some(rate_limits), ..self }
     }

@@ -184,7 +184,7 @@ impl Routes {
             // transaction of the action, not to that of the key.
             let is_kept = path.starts_with(OPEN) && !rule.is_streaming && !is_audited;
             let handlers = if is_kept { handlers.layer(once.clone()) } else { handlers };
-            let is_limited = !UNLIMITED.contains(&path.as_str());
+            let is_limited = !rule.is_revoking && !UNLIMITED.contains(&path.as_str());
             let router = if is_limited { &mut limited } else { &mut unlimited };
             *router =
                 std::mem::take(router).route(&path, handlers.route_layer(from_fn_with_state(post, guard)));

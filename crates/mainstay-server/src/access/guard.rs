@@ -160,6 +160,9 @@ impl Post {
 
     /// Counts the request among those of its caller.
     fn count(&self, admitted: &mut Result<Option<Principal>, Refused>) -> Option<Held> {
+        if self.rule.is_revoking {
+            return None;
+        }
         let Ok(Some(principal)) = admitted else { return None };
         match self.app.room_to_ask(principal) {
             Ok(held) => Some(held),

@@ -68,6 +68,12 @@ impl Permission {
         Rule { oversight: Oversight::Written, ..self.into() }
     }
 
+    /// A rule of a route that takes access or work away. Every call is written down; `adminOperations`, rate limits and quotas never
+    /// refuse one, so that a caller that uses them up cannot be kept from taking it away.
+    pub fn revoking(self) -> Rule {
+        Rule { is_revoking: true, ..self.written() }
+    }
+
     /// A rule of which every call is written down and counted, as below `/admin` (item 234).
     pub fn counted(self) -> Rule {
         Rule { oversight: Oversight::Counted, ..self.into() }
@@ -103,6 +109,8 @@ pub struct Rule {
     pub is_streaming: bool,
     /// Whether its answers may be waited for.
     pub is_waiting: bool,
+    /// Whether rate limits and quotas let its calls through.
+    pub is_revoking: bool,
     /// The route that takes its place, if it is going away.
     pub successor: Option<&'static str>,
     /// How closely its calls are watched.
@@ -129,6 +137,7 @@ impl From<Permission> for Rule {
             is_batch: false,
             is_streaming: false,
             is_waiting: false,
+            is_revoking: false,
             successor: None,
             oversight: Oversight::Usual,
         }

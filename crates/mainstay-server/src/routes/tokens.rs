@@ -17,11 +17,10 @@ pub(super) fn routes() -> Routes {
     use Permission::Admin;
     Routes::default()
         .add(Admin, routes!(create, list))
-        // Calls that take access away are never counted: an admin that used up its operations must still be able to make them.
-        .add(Admin.written(), routes!(revoke))
+        .add(Admin.revoking(), routes!(revoke))
         .add(Admin, routes!(rotate))
-        .add(Admin.written(), routes!(end_sessions))
-        .add(Admin.written(), routes!(end_all_sessions))
+        .add(Admin.revoking(), routes!(end_sessions))
+        .add(Admin.revoking(), routes!(end_all_sessions))
 }
 
 /// A token to be made.

@@ -3,7 +3,8 @@
 use crate::client::{get, post, request, soon};
 use crate::running::{Running, options};
 use crate::test_routes::gate;
-use mainstay_guards::limits::{Definition, Kind};
+use mainstay_guards::http::{Key, TrustedProxies};
+use mainstay_guards::limits::{Definition, Kind, Policy, RateLimitLayer, Rule, memory};
 use mainstay_server::tokens::{Lives, New, Rotation, USUAL_LIFE};
 use mainstay_server::{Role, Tokens, equipped};
 use mainstay_store::Tx;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 /// A second, and what a busy machine adds.
 const SOON: Duration = Duration::from_secs(3);
 const WHO: &str = "/v1/test/who";
+/// Requests of one address until its rate limit refuses it: more than come before the limit of admin operations is reached.
+const REQUESTS: u32 = 1_000;
 
 #[test]
 fn a_token_is_made_used_listed_and_revoked() {
@@ -417,7 +420,13 @@ fn three_secrets_of_a_token_work_at_a_time_and_one_without_an_overlap_is_never_r
 fn taking_access_away_is_never_counted_and_never_refused_by_a_limit() {
     for_each_store(async |place| {
         let store = equipped(place.options()).open().await.unwrap();
-        let server = Running::start_on(options(), store).await;
+        // Room for one request at a time of a token, and for so many requests of an address.
+        let policy = Policy::bucket(f64::from(REQUESTS), 0.001).unwrap();
+        let rule =
+            Rule::new("requests", memory::limiter(policy), Key::address(TrustedProxies::none())).unwrap();
+        let limits = RateLimitLayer::http().rule(rule).unwrap();
+        let tight = options().max_connections(2).max_connections_per_address(2).rate_limits(limits);
+        let server = Running::start_on(tight, store).await;
         let admin = server.token(Role::Admin).await;
         let one = Definition::new(Kind::FixedWindow, 1.0, 3_600_000).unwrap();
         mainstay_guards::limits::store::Limits::open(server.store.clone())
@@ -435,6 +444,11 @@ fn taking_access_away_is_never_counted_and_never_refused_by_a_limit() {
                 break id;
             }
         };
+        // Nor the quota of requests at once, nor a rate limit of the address.
+        let waiting = tokio::spawn(get("/v1/test/wait/revoking").token(&admin).send_to(server.address));
+        gate("revoking").entered.acquire().await.unwrap().forget();
+        get(WHO).token(&admin).send(server.address).await.problem(429, "QUOTA_REACHED");
+        while get(WHO).token(&admin).send(server.address).await.json()["code"] != "RATE_LIMITED" {}
         for (method, path, status) in [
             ("POST", format!("/admin/tokens/{id}/sign-out"), 200),
             ("DELETE", "/admin/sessions".to_owned(), 200),
@@ -449,5 +463,7 @@ fn taking_access_away_is_never_counted_and_never_refused_by_a_limit() {
             assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
         }
         assert_eq!(make.send(server.address).await.status, 429, "what gives access is still counted");
+        gate("revoking").leave.add_permits(1);
+        assert_eq!(soon(waiting).await.unwrap().status, 200);
     });
 }

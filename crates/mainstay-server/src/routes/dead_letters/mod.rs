@@ -28,7 +28,7 @@ pub(super) fn routes() -> Routes {
         .add(Reader, routes!(operations::list))
         .add(Reader, routes!(operations::get))
         .add(Operator, routes!(operations::run))
-        .add(Operator.written(), routes!(operations::cancel))
+        .add(Operator.revoking(), routes!(operations::cancel))
 }
 
 /// The inbox, for whoever may see all of it: what fails belongs to no tenant. And who asks.

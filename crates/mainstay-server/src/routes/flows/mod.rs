@@ -45,7 +45,7 @@ pub(super) fn routes() -> Routes {
         .add(Operator, routes!(replays::trigger_all))
         .add(Reader, routes!(replays::list))
         .add(Reader, routes!(replays::get))
-        .add(Operator.written(), routes!(replays::cancel))
+        .add(Operator.revoking(), routes!(replays::cancel))
         .add(Operator, routes!(replays::pause))
         .add(Operator, routes!(replays::resume))
         .add(Reader, routes!(failures::poison_events))

@@ -18,7 +18,7 @@ pub(super) fn routes() -> Routes {
     Routes::default()
         .add(Reader, routes!(items::list))
         .add(Reader, routes!(items::get))
-        .add(Operator.written(), routes!(items::cancel))
+        .add(Operator.revoking(), routes!(items::cancel))
         .add(Operator, routes!(items::run_now))
         .add(Operator, routes!(items::retry))
         .add(Reader, routes!(items::get_run))
