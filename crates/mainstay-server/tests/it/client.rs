@@ -102,6 +102,37 @@ impl Request {
         self.send_over(&mut stream, address).await
     }
 
+    /// As [`send`](Self::send), but of events that are sent by the server only the beginning is read.
+    pub(crate) async fn begin(&self, address: SocketAddr) -> Answer {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let _ = stream.write_all(self.text(address).as_bytes()).await;
+        let mut bytes = Vec::new();
+        // A connection that is reset after the answer has said all the same.
+        while let Ok(1..) = stream.read_buf(&mut bytes).await {
+            let text = String::from_utf8_lossy(&bytes);
+            let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+            if head.contains("content-type: text/event-stream") && !body.is_empty() {
+                let (head, body) = (head.to_owned(), body.to_owned());
+                return Answer { status: 200, head, body };
+            }
+        }
+        parse(&String::from_utf8(bytes).unwrap())
+    }
+
+    /// Sends, and reads until an event with this text has come; everything that came.
+    pub(crate) async fn until(&self, text: &str, address: SocketAddr) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(self.text(address).as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        loop {
+            let came = String::from_utf8_lossy(&bytes);
+            if came.split_once(text).is_some_and(|(_, rest)| rest.contains("\n\n")) {
+                return came.into_owned();
+            }
+            assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "it ended before it came");
+        }
+    }
+
     pub(crate) async fn send_over(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),

@@ -17,7 +17,7 @@ use mainstay_server::tokens::New;
 use mainstay_server::{Builder, Role, Services, Tokens, equipped};
 use mainstay_store::{Tx, params};
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
-use mainstay_work::{Call, Engine, Functions, NewWork, Pool, RetryPolicy};
+use mainstay_work::{Call, Engine, FunctionKind, Functions, NewWork, Pool, Pull, RetryPolicy};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,13 +27,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LATER: Duration = Duration::from_secs(3_600);
 /// What stands in everything that is somebody else's.
 pub(crate) const CANARY: &str = "globex-canary";
+/// The key of a scope of events of the same tenant.
+pub(crate) const SCOPE_KEY: &str = "tenant:globex:order:globex-canary";
 /// Read models: one that is rebuilt, one that puts events aside, and one that makes letters of them.
 const READ_MODEL: &str = "orderSummary";
 const POISONED: &str = "productCatalog";
 const STRICT: &str = "orderWithInventory";
 
 /// Operations that a token of a tenant may be answered with yes: they are about what is its own, or about nobody's.
-const OWN: [&str; 15] = [
+const OWN: [&str; 16] = [
     "explainErrorCode",
     "health",
     "listAudit",
@@ -49,6 +51,7 @@ const OWN: [&str; 15] = [
     "ready",
     "readyz",
     "signOutEverywhere",
+    "subscribeEvents",
 ];
 
 /// Those that answer 503 when something is wrong, as here it is.
@@ -72,9 +75,8 @@ pub(crate) async fn operations(server: &Running) -> Vec<Operation> {
             all.push(Operation { id, method: method.to_uppercase(), path: path.clone(), permission });
         }
     }
-    // What streams until the server stops is tested where it streams; the routes of the tests themselves are open.
-    let streams = |path: &str| path.ends_with("/subscribe") || path.contains("/test/");
-    all.retain(|operation| !streams(&operation.path));
+    // The routes of the tests themselves are open.
+    all.retain(|operation| !operation.path.contains("/test/"));
     assert!(all.len() > 140, "{} operations", all.len());
     all
 }
@@ -148,11 +150,28 @@ impl House {
         services.work.wait_for(&failed, PATIENCE).await.unwrap();
         let later = NewWork::new("shop", "refuse", CANARY).unwrap().key(CANARY).run_after(LATER);
         let later = services.work.enqueue(later).await.unwrap().work_id;
+        services.work.declare("remote", FunctionKind::Action).await.unwrap();
+        services.work.enqueue(NewWork::new("shop", "remote", CANARY).unwrap().key("remote")).await.unwrap();
+        let pull = Pull {
+            pool: "shop".to_owned(),
+            functions: vec!["remote".to_owned()],
+            must_be_known: Vec::new(),
+            most: 1,
+            lease: LATER,
+            wait: PATIENCE,
+            worker: "globex".to_owned(),
+        };
+        let pulled = services.work.pull(pull).await.unwrap();
         let force = Force { is_open: true, actor: CANARY.into(), reason: CANARY.into(), for_ms: None };
         services.circuits.force("mail", force).await.unwrap();
         let letters = services.dead_letters.list(Default::default(), None, 10).await.unwrap();
         let letter = mainstay_flows::dead_letters::Listed::id(letters.letters[0].number);
         let globex = self.token(Role::Operator, Some("globex")).await;
+        let scope = json!({"key": SCOPE_KEY, "expectedVersion": 0});
+        let scoped = json!({"type": "Noted", "data": CANARY, "scope": scope, "idempotencyKey": CANARY});
+        let scoped = json!({"events": [scoped]}).to_string();
+        let scoped = post("/v1/events", &scoped).token(&globex).send(self.server.address).await;
+        assert_eq!(scoped.status, 200, "{scoped:?}");
         let command = json!({"commandType": "Place", "payload": CANARY, "commandId": CANARY});
         let placed =
             post("/v1/commands", &command.to_string()).token(&globex).send(self.server.address).await;
@@ -167,6 +186,8 @@ impl House {
             ("waiting", later),
             ("letter", letter),
             ("token", spare.id.to_string()),
+            ("pulled", pulled.items[0].work_id.clone()),
+            ("lease", pulled.lease.unwrap()),
         ]);
     }
 
@@ -215,6 +236,7 @@ impl House {
             path if path.starts_with("/admin/tokens/") => "token",
             path if path.starts_with("/admin/dead-letters/") => "letter",
             path if path.ends_with("/retry") => "failed",
+            path if path.ends_with("/complete") || path.ends_with("/fail") => "pulled",
             _ => "waiting",
         };
         let name = match operation.path.as_str() {
@@ -239,7 +261,7 @@ impl House {
             ("{partition}", "0"),
             ("{replayId}", &self.ids["replay"]),
             ("{correlationId}", CANARY),
-            ("{lease}", "1"),
+            ("{lease}", &self.ids["lease"]),
             ("{function}", "mail"),
             ("{commandId}", CANARY),
         ];
@@ -288,7 +310,7 @@ async fn as_a_stranger(house: &House, operations: &[Operation], asks: Role) {
     let acme = house.token(asks, Some(&format!("acme {asks}"))).await;
     let (mut answered, mut wrong) = (Vec::new(), Vec::new());
     for operation in operations {
-        let answer = house.request(operation).token(&acme).send(house.server.address).await;
+        let answer = house.request(operation).token(&acme).begin(house.server.address).await;
         let shown = format!("{} {} for a stranger: {answer:?}", operation.method, operation.path);
         let is_probe = PROBES.contains(&operation.id.as_str());
         // A problem repeats the id that was asked for; nobody learns anything by that.
@@ -410,7 +432,7 @@ async fn nobody_reaches_what_it_should_not(place: Place) {
     for operation in &operations {
         let Some(needed) = role(&operation.permission) else { continue };
         for (role, token) in &unconfined {
-            let answer = house.request(operation).token(token).send(house.server.address).await;
+            let answer = house.request(operation).token(token).begin(house.server.address).await;
             let shown = format!("{} {} for {role}: {answer:?}", operation.method, operation.path);
             if *role < needed {
                 let problem = answer.problem(403, "UNAUTHORIZED");

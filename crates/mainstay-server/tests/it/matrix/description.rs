@@ -1,7 +1,7 @@
 //! Operations as `/openapi.json` describes them, and requests made from that.
 
 use crate::client::{Request, get, request};
-use crate::everybody::{CANARY, House, operations};
+use crate::everybody::{CANARY, House, SCOPE_KEY, operations};
 use crate::matrix::hostile::encoded;
 use mainstay_server::Role;
 use serde_json::{Map, Value, json};
@@ -95,8 +95,8 @@ pub(super) async fn all(house: &House) -> Vec<Described> {
             .filter(|one| one["in"] == "query")
             .map(|one| one["name"].as_str().unwrap().to_owned());
         let schema = &described["requestBody"]["content"]["application/json"]["schema"];
-        let examples = Examples { document: &document, house };
-        let body = schema.is_object().then(|| examples.of("", schema));
+        let examples = Examples { document: &document, house, operation: &operation.id };
+        let body = schema.is_object().then(|| examples.whole(schema));
         let fields = body.as_ref().map(|body| examples.fields(schema, body)).unwrap_or_default();
         let mut table = house.server.table.iter();
         let route = table.find(|one| one.method.as_str() == operation.method && one.path == operation.path);
@@ -116,10 +116,11 @@ pub(super) async fn all(house: &House) -> Vec<Described> {
     all
 }
 
-/// Values that schemas describe.
+/// Values that the schemas of an operation describe.
 struct Examples<'a> {
     document: &'a Value,
     house: &'a House,
+    operation: &'a str,
 }
 
 impl Examples<'_> {
@@ -145,10 +146,22 @@ impl Examples<'_> {
         schema.clone()
     }
 
-    /// A valid value with nothing that is not required.
-    fn of(&self, name: &str, schema: &Value) -> Value {
+    /// A valid body with nothing that is not required, by the schema or by what the schema cannot say.
+    fn whole(&self, schema: &Value) -> Value {
+        let mut body = self.of("", schema);
+        let further = match self.operation {
+            "createToken" => json!({"scope": {"pools": ["shop"], "functions": ["refuse"]}}),
+            "setTimer" => json!({"afterMs": 3_600_000}),
+            _ => return body,
+        };
+        body.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+        body
+    }
+
+    /// A valid value of the field at `pointer`, with nothing that is not required.
+    fn of(&self, pointer: &str, schema: &Value) -> Value {
         let schema = self.resolved(schema);
-        if let Some(known) = self.house.known(name) {
+        if let Some(known) = self.house.known(self.operation, pointer) {
             return known;
         }
         if let Some(choices) = schema["enum"].as_array() {
@@ -172,18 +185,20 @@ impl Examples<'_> {
                 }
             }
             Some("boolean") => json!(false),
-            Some("array") => json!([self.of(name, &schema["items"])]),
+            Some("array") => json!([self.of(&format!("{pointer}/0"), &schema["items"])]),
             Some("object") => {
                 let required = schema["required"].as_array().cloned().unwrap_or_default();
                 let names = required.iter().map(|name| name.as_str().unwrap());
-                let member = |name: &str| (name.to_owned(), self.of(name, &schema["properties"][name]));
+                let member = |name: &str| {
+                    (name.to_owned(), self.of(&format!("{pointer}/{name}"), &schema["properties"][name]))
+                };
                 names.map(member).collect::<Map<_, _>>().into()
             }
             _ => json!({}),
         }
     }
 
-    /// Every field down to the third level, each with a body in which it is there.
+    /// Every field down to the third level, each with a body in which it is there. Items of a list are of the list's level.
     fn fields(&self, schema: &Value, base: &Value) -> Vec<(String, Value)> {
         let (mut found, mut ahead) = (Vec::new(), vec![(String::new(), schema.clone(), base.clone(), 0)]);
         while let Some((pointer, schema, base, depth)) = ahead.pop() {
@@ -196,19 +211,19 @@ impl Examples<'_> {
                 None => continue,
             };
             for (name, member) in members {
+                let inner = format!("{pointer}/{name}");
                 let mut body = base.clone();
                 let parent = body.pointer_mut(&pointer).unwrap();
                 if is_list {
-                    *parent = json!([self.of("", &member)]);
+                    *parent = json!([self.of(&inner, &member)]);
                 } else if let Some(parent) = parent.as_object_mut() {
-                    parent.entry(name.clone()).or_insert_with(|| self.of(&name, &member));
+                    parent.entry(name.clone()).or_insert_with(|| self.of(&inner, &member));
                 } else {
                     continue;
                 }
-                let inner = format!("{pointer}/{name}");
                 found.push((inner.clone(), body.clone()));
-                if depth < 2 {
-                    ahead.push((inner, member, body, depth + 1));
+                if is_list || depth < 2 {
+                    ahead.push((inner, member, body, depth + usize::from(!is_list)));
                 }
             }
         }
@@ -228,23 +243,37 @@ fn merge(whole: &mut Map<String, Value>, part: Value) {
 }
 
 impl House {
-    /// A value for a field of this name that names what exists.
-    pub(super) fn known(&self, field: &str) -> Option<Value> {
-        Some(match field {
-            "pool" => json!("shop"),
-            "function" => json!("refuse"),
-            "functions" => json!(["refuse"]),
-            "eventId" => json!(self.id("eventId")),
-            "commandId" => json!(CANARY),
-            "sourceContext" => json!("orders"),
-            "targetContexts" => json!(["inventory"]),
-            "commandType" => json!("Place"),
-            "payload" | "reason" => json!(CANARY),
-            "cron" => json!("0 2 * * *"),
-            "code" => json!("STORE_BUSY"),
-            "period" => json!("1s"),
+    /// A value for a field of an operation that names what exists: of the deployment, or of the other tenant.
+    fn known(&self, operation: &str, pointer: &str) -> Option<Value> {
+        Some(match (operation, pointer.rsplit('/').next().unwrap()) {
+            ("appendEvents", "type") if pointer.ends_with("/stream/type") => json!("order"),
+            ("appendEvents", "id") => json!(CANARY),
+            ("appendEvents", "type") => json!("OrderSubmitted"),
+            ("appendEvents", "idempotencyKey") => json!(CANARY),
+            ("appendEvents" | "recordIntent" | "dispatchCommand", "causationId" | "eventId") => {
+                json!(self.id("eventId"))
+            }
+            (_, "key") if pointer.ends_with("/scope/key") => json!(SCOPE_KEY),
+            ("recordIntent", "operationType") => json!("Submission"),
+            ("recordIntent", "streamType") => json!("Order"),
+            ("createToken", "role") => json!("worker"),
+            (_, "streamId" | "correlationId" | "key" | "commandId") => json!(CANARY),
+            (_, "tenant" | "tenantId") => json!("globex"),
+            (_, "lease") => json!(self.id("lease")),
+            (_, "pool") => json!("shop"),
+            (_, "function") => json!("refuse"),
+            (_, "functions") => json!(["refuse"]),
+            (_, "eventId") => json!(self.id("eventId")),
+            (_, "schedule") => json!({"everyMs": 3_600_000}),
+            (_, "sourceContext") => json!("orders"),
+            (_, "targetContexts") => json!(["inventory"]),
+            (_, "commandType") => json!("Place"),
+            (_, "payload" | "reason") => json!(CANARY),
+            (_, "cron") => json!("0 2 * * *"),
+            (_, "code") => json!("STORE_BUSY"),
+            (_, "period") => json!("1s"),
             // A worker that waits for work waits as long as it may.
-            "waitMs" => json!(0),
+            (_, "waitMs") => json!(0),
             _ => return None,
         })
     }

@@ -25,6 +25,30 @@ pub(super) fn texts() -> Vec<String> {
     texts
 }
 
+/// Headers that a handler or a guard reads.
+pub(super) const HEADERS: [&str; 3] = ["Idempotency-Key", "Last-Event-ID", "traceparent"];
+
+/// Values of headers: every text, and forms that are almost right.
+pub(super) fn header_values() -> Vec<String> {
+    let mut values = texts();
+    values.extend(
+        [
+            "\"unended",
+            "\"\"",
+            "\"a\\\"; x=1",
+            "a, b",
+            "00-00000000000000000000000000000000-0000000000000000-01",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00F067AA0BA902B7-01-more",
+            "9223372036854775807",
+            "1e3",
+            "+1",
+        ]
+        .map(str::to_owned),
+    );
+    values
+}
+
 /// Values of other types, for fields of a body.
 pub(super) fn values() -> Vec<Value> {
     let nested = (0..70).fold(json!(1), |inner, _| json!([inner]));
