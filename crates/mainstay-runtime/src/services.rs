@@ -74,11 +74,11 @@ impl Services {
         let log = Log::open(&store).await?;
         let limits = Limits::open(store.clone()).await.map_err(guards)?;
         for (name, definition) in builder.limits {
-            limits.define(&name, definition).await.map_err(guards)?;
+            limits.declare(&name, definition).await.map_err(guards)?;
         }
         let circuits = Circuits::open(&store).await.map_err(guards)?;
         for (name, settings) in builder.circuits {
-            circuits.define(&name, settings).await.map_err(guards)?;
+            circuits.declare(&name, settings).await.map_err(guards)?;
         }
         let circuit =
             |name: &str| Ok::<_, mainstay_flows::Error>(Arc::new(circuits.circuit(name).map_err(guards)?));

@@ -331,8 +331,21 @@ fn front_sql(columns: &str, table: &str, lanes: usize) -> String {
     }
     let fronts: Vec<String> =
         (0..lanes).map(|lane| format!("SELECT {columns} FROM ({}) AS front_{lane}", front(lane))).collect();
-    format!("SELECT {columns} FROM ({}) AS fronts ORDER BY place LIMIT $1", fronts.join(" UNION ALL "))
+    let mut joined: Vec<String> =
+        fronts.chunks(MAX_JOINED).map(|fronts| fronts.join(" UNION ALL ")).collect();
+    if joined.len() > 1 {
+        let each = |(number, fronts): (usize, &String)| {
+            format!(
+                "SELECT {columns} FROM (SELECT {columns} FROM ({fronts}) AS some_{number} ORDER BY place LIMIT $1) AS part_{number}"
+            )
+        };
+        joined = vec![joined.iter().enumerate().map(each).collect::<Vec<_>>().join(" UNION ALL ")];
+    }
+    format!("SELECT {columns} FROM ({}) AS fronts ORDER BY place LIMIT $1", joined.concat())
 }
+
+/// Most queries that are joined by one UNION; SQLite takes 500. There are more lanes when the program has so many functions.
+const MAX_JOINED: usize = 400;
 
 const READY: &str = "mainstay_work INDEXED BY mainstay_work_ready";
 const DROP_FRONT: &str = "DELETE FROM mainstay_work INDEXED BY mainstay_work_ready \

@@ -2,14 +2,17 @@
 //!
 //! A cron's row holds its next tick. Whoever moves it on enqueues the work in the same transaction, so no tick is lost and
 //! none comes twice.
+//!
+//! Each cron fires in a transaction of its own. One that cannot, because its function or its pool is gone, notes why in its
+//! row and goes on with its next tick; nothing else waits for it.
 
-use crate::bounds::{self, MAX_CRONS};
+use crate::bounds::{self, Bound, MAX_CRONS};
 use crate::directory::{Directory, time_topic};
 use crate::enqueue::{given, noted};
 use crate::error::{Error, Result};
 use crate::item::{NewWork, name, raw};
 use crate::work::{Ground, Work};
-use mainstay_core::names::check_unreserved;
+use mainstay_core::names::{Reserved, check_unreserved, is_reserved};
 use mainstay_core::schedule::Schedule;
 use mainstay_store::{Row, Tx, Value, params};
 use serde::{Deserialize, Serialize};
@@ -120,29 +123,56 @@ pub struct CronStatus {
     pub fired: u64,
     /// The last tick that did.
     pub last_at: Option<i64>,
+    /// The last tick that could not, unless a later one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<i64>,
+    /// The reason, with its code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
-const COLUMNS: &str = "name, cron, next_at, is_paused, fired, last_at";
+const COLUMNS: &str = "name, cron, next_at, is_paused, fired, last_at, failed_at, error";
 const FIND: &str = "SELECT cron FROM mainstay_crons WHERE name = $1";
-const PUT: &str = "INSERT INTO mainstay_crons (name, cron, next_at, is_paused, fired, last_at) \
-     VALUES ($1, $2, $3, 0, 0, NULL) ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, next_at = excluded.next_at";
-const COUNT: &str = "SELECT count(*) FROM mainstay_crons";
+const PUT: &str = "INSERT INTO mainstay_crons (name, cron, next_at, is_paused, fired, last_at, is_platform) \
+     VALUES ($1, $2, $3, 0, 0, NULL, $4) ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, \
+     next_at = excluded.next_at, is_platform = excluded.is_platform, failed_at = NULL, error = NULL";
+const MARK: &str = "UPDATE mainstay_crons SET is_platform = $2 WHERE name = $1 AND is_platform <> $2";
+const NAMES: &str = "SELECT name FROM mainstay_crons";
 const ALL: &str = "SELECT name, cron FROM mainstay_crons";
 const REMOVE: &str = "DELETE FROM mainstay_crons WHERE name = $1";
 const PAUSE: &str = "UPDATE mainstay_crons SET is_paused = $2, next_at = $3 WHERE name = $1";
-const DUE: &str = "SELECT name, cron, next_at FROM mainstay_crons WHERE is_paused = 0 AND next_at <= $1 \
-     ORDER BY next_at LIMIT 20";
-const MOVE: &str = "UPDATE mainstay_crons SET next_at = $3, fired = fired + $4, last_at = coalesce($5, last_at) \
+const DUE: &str =
+    "SELECT name FROM mainstay_crons WHERE is_paused = 0 AND next_at <= $1 ORDER BY next_at LIMIT 100";
+const ONE_DUE: &str = "SELECT cron, next_at, is_platform FROM mainstay_crons \
+     WHERE name = $1 AND is_paused = 0 AND next_at <= $2";
+const MOVE: &str = "UPDATE mainstay_crons SET next_at = $3, fired = fired + $4, last_at = coalesce($5, last_at), \
+     failed_at = CASE WHEN $4 > 0 THEN NULL ELSE failed_at END, error = CASE WHEN $4 > 0 THEN NULL ELSE error END \
      WHERE name = $1 AND next_at = $2";
+const FAIL: &str =
+    "UPDATE mainstay_crons SET next_at = $3, failed_at = $4, error = $5 WHERE name = $1 AND next_at = $2";
 /// The next tick of all.
 pub(crate) const NEXT: &str = "SELECT min(next_at) FROM mainstay_crons WHERE is_paused = 0";
 
 impl Work {
-    /// Declares a cron, or changes it. One that is declared as it is already keeps its next tick.
+    /// Declares a cron of this program, or changes it. One that is declared as it is already keeps its next tick. No bound
+    /// refuses it.
     pub async fn cron(&self, cron: Cron) -> Result<()> {
+        let name = cron.name.clone();
+        self.put_unreserved(cron, Bound::Waived).await?;
+        self.ground().declare_cron(&name);
+        Ok(())
+    }
+
+    /// Makes a cron, or changes it, on behalf of an operator. Unlike one of [`cron`](Self::cron) it is refused when there are
+    /// too many.
+    pub async fn put_cron(&self, cron: Cron) -> Result<()> {
+        self.put_unreserved(cron, Bound::Held).await
+    }
+
+    async fn put_unreserved(&self, cron: Cron, bound: Bound) -> Result<()> {
         check_unreserved("name", &cron.name)?;
         given(&self.ground().functions(), [cron.item(0)?])?;
-        self.put_cron(cron).await
+        self.write_cron(cron, bound, false).await
     }
 
     /// Declares a cron of the platform, which calls a function of the platform. Only for code of the platform.
@@ -150,32 +180,35 @@ impl Work {
     pub async fn platform_cron(&self, cron: Cron) -> Result<()> {
         let item = NewWork { is_platform: true, ..cron.item(0)? };
         given(&self.ground().functions(), [item])?;
-        self.put_cron(cron).await
+        self.write_cron(cron, Bound::Waived, true).await
     }
 
-    async fn put_cron(&self, cron: Cron) -> Result<()> {
+    async fn write_cron(&self, cron: Cron, bound: Bound, is_platform: bool) -> Result<()> {
         name("name", &cron.name)?;
-        let put = async |tx: Tx, (ground, cron): (Arc<Ground>, Cron)| {
+        type New = (Arc<Ground>, Cron, Bound, bool);
+        let put = async |tx: Tx, (ground, cron, bound, is_platform): New| {
             // Held, so that it is not deleted while a cron for it is on its way.
-            if Directory::hold_pools(&tx, [cron.pool.as_str()]).await?.is_empty() {
-                return Err(Error::UnknownPool(cron.pool).into());
-            }
+            let pools = Directory::hold_pools(&tx, [cron.pool.as_str()]).await?;
+            let pool = *pools.get(&cron.pool).ok_or_else(|| Error::UnknownPool(cron.pool.clone()))?;
             ground.directory.function(&tx, &cron.function).await??;
+            ground.promised_lane(&tx, pool, &cron.function).await?;
             let text = serde_json::to_string(&cron).map_err(mainstay_store::Error::application)?;
             let found = tx.query_optional(FIND, params![&cron.name]).await?;
-            if found.is_none() {
+            if found.is_none() && bound == Bound::Held {
                 bounds::lock(&tx).await?;
-                bounds::room(&tx, "crons", MAX_CRONS, COUNT, &[]).await?;
+                let is_counted = |name: &str| !is_reserved(name) && !ground.is_cron_declared(name);
+                bounds::room_among(&tx, "crons", MAX_CRONS, NAMES, is_counted).await?;
             }
+            let is_platform = i64::from(is_platform);
             if found.is_some_and(|row| row.get::<&str>(0).is_ok_and(|kept| kept == text)) {
-                return Ok(());
+                return tx.execute(MARK, params![&cron.name, is_platform]).await.map(drop);
             }
             let now_ms = tx.now_ms().await?;
             let next_at = next_tick(&cron, now_ms)?;
-            tx.execute(PUT, params![&cron.name, text, next_at]).await?;
+            tx.execute(PUT, params![&cron.name, text, next_at, is_platform]).await?;
             tx.wake(&time_topic())
         };
-        Ok(self.store().transact_with((self.ground().clone(), cron), put).await?)
+        Ok(self.store().transact_with((self.ground().clone(), cron, bound, is_platform), put).await?)
     }
 
     /// All crons, by name.
@@ -187,8 +220,9 @@ impl Work {
         Ok(self.store().read(read).await?)
     }
 
-    /// Removes a cron. What it has enqueued stays.
+    /// Removes a cron. What it has enqueued stays. Crons of the platform are refused.
     pub async fn remove_cron(&self, name: &str) -> Result<()> {
+        check_unreserved("name", name)?;
         let remove = async |tx: Tx, name: String| match tx.execute(REMOVE, params![&name]).await? {
             // Rolled back, so that nothing goes along that says that it was removed.
             0 => Err(Error::UnknownCron(name).into()),
@@ -197,8 +231,9 @@ impl Work {
         Ok(self.store().transact_with(name.to_owned(), remove).await?)
     }
 
-    /// Lets a cron rest, or go on from its next tick.
+    /// Lets a cron rest, or go on from its next tick. Crons of the platform are refused.
     pub async fn pause_cron(&self, name: &str, is_paused: bool) -> Result<()> {
+        check_unreserved("name", name)?;
         let pause = async |tx: Tx, (name, is_paused): (String, bool)| {
             let row = tx.query_optional(FIND, params![&name]).await?;
             let row = row.ok_or_else(|| Error::UnknownCron(name.clone()))?;
@@ -237,38 +272,70 @@ fn status(row: &Row) -> mainstay_store::Result<CronStatus> {
         is_paused: row.get(3)?,
         fired: row.get(4)?,
         last_at: row.get(5)?,
+        failed_at: row.get(6)?,
+        error: row.get(7)?,
     })
 }
 
-/// Enqueues the work of the ticks that have come.
-pub(crate) async fn fire(ground: &Arc<Ground>, tx: &Tx) -> mainstay_store::Result<()> {
+/// Names of crons with a tick that has come.
+pub(crate) async fn due(tx: &Tx) -> mainstay_store::Result<Vec<String>> {
+    let now_ms = tx.now_ms().await?;
+    tx.query(DUE, params![now_ms]).await?.iter().map(|row| row.get(0)).collect()
+}
+
+/// A cron with a tick that has come.
+struct Due {
+    cron: Cron,
+    is_platform: bool,
+    next_at: i64,
+    now_ms: i64,
+}
+
+/// Holds a cron against other nodes, and reads it if a tick of it has come. A cron that cannot be read rests.
+async fn hold_due(tx: &Tx, name: &str) -> mainstay_store::Result<Option<Due>> {
     tx.lock("mainstay.work.crons").await?;
     let now_ms = tx.now_ms().await?;
-    for row in tx.query(DUE, params![now_ms]).await? {
-        let name: String = row.get(0)?;
-        let (cron, next_at) = (parse(&name, row.get(1)?), row.get::<i64>(2)?);
-        let cron = match cron {
-            Ok(cron) => cron,
-            // Everything that waits for its time waits with it otherwise.
-            Err(error) => {
-                tracing::error!(%error, cron = name, "a cron cannot be read; it rests until it is declared anew");
-                tx.execute(MOVE, params![&name, next_at, i64::MAX, 0, Value::Null]).await?;
-                continue;
-            }
-        };
-        let (ticks, next) = ticks(&cron, next_at, now_ms);
-        let last = ticks.last().copied();
-        // A cron that has no tick any more rests for good.
-        let params = params![&name, next_at, next.unwrap_or(i64::MAX), ticks.len() as i64, Value::from(last)];
-        if tx.execute(MOVE, params).await? == 0 {
-            continue;
-        }
-        for tick in ticks {
-            let item = cron.item(tick).map_err(mainstay_store::Error::from)?;
-            drop(noted(ground, tx).add(vec![item]));
+    let Some(row) = tx.query_optional(ONE_DUE, params![name, now_ms]).await? else { return Ok(None) };
+    let next_at: i64 = row.get(1)?;
+    match parse(name, row.get(0)?) {
+        Ok(cron) => Ok(Some(Due { cron, is_platform: row.get(2)?, next_at, now_ms })),
+        Err(error) => {
+            tracing::error!(cron = name, %error, "a cron cannot be read; it rests until it is declared anew");
+            tx.execute(FAIL, params![name, next_at, i64::MAX, now_ms, error.to_string()]).await?;
+            Ok(None)
         }
     }
+}
+
+/// Enqueues the work of a cron's ticks that have come.
+pub(crate) async fn fire(ground: &Arc<Ground>, tx: &Tx, name: &str) -> mainstay_store::Result<()> {
+    let Some(Due { cron, is_platform, next_at, now_ms }) = hold_due(tx, name).await? else { return Ok(()) };
+    if is_reserved(&cron.function) && !is_platform {
+        // Declared by a caller, before names of the platform were reserved.
+        return Err(Error::from(Reserved { field: "function".to_owned() }).into());
+    }
+    let (ticks, next) = ticks(&cron, next_at, now_ms);
+    let last = ticks.last().copied();
+    // A cron that has no tick any more rests for good.
+    let params = params![name, next_at, next.unwrap_or(i64::MAX), ticks.len() as i64, Value::from(last)];
+    if tx.execute(MOVE, params).await? == 0 {
+        return Ok(());
+    }
+    for tick in ticks {
+        let item = cron.item(tick).map_err(mainstay_store::Error::from)?;
+        drop(noted(ground, tx).add(vec![NewWork { is_platform, ..item }]));
+    }
     Ok(())
+}
+
+/// Passes over the ticks of a cron that have come and that it could not fire.
+pub(crate) async fn pass_over(tx: &Tx, name: &str, error: &Error) -> mainstay_store::Result<()> {
+    let Some(Due { cron, next_at, now_ms, .. }) = hold_due(tx, name).await? else { return Ok(()) };
+    let (ticks, next) = ticks(&cron, next_at, now_ms);
+    let failed_at = ticks.last().copied().unwrap_or(next_at);
+    let reason = format!("{}: {error}", error.code());
+    let params = params![name, next_at, next.unwrap_or(i64::MAX), failed_at, reason];
+    tx.execute(FAIL, params).await.map(drop)
 }
 
 /// Which ticks from `next_at` to now are to be enqueued, and the one after them.

@@ -2,13 +2,19 @@
 //!
 //! A transaction that enqueues holds the rows of its pools in place, and a deletion holds its pool alone. So an item is
 //! either committed before the pool is looked at, which refuses the deletion, or refused with `UNKNOWN_POOL`.
+//!
+//! A function is kept by its lanes. Items make one, and so does what leads to items later: an `onComplete`, a cron, a timer,
+//! the handler of an intent. New lanes and deletions of functions come one after another.
 
+use crate::bounds;
 use crate::claim::lock_pool;
 use crate::crons;
 use crate::directory::{Directory, pool_topic, pools_topic};
 use crate::error::{Error, Result};
+use crate::functions::FunctionKind;
 use crate::pool::Pool;
 use crate::work::{Ground, TOTALS, Work};
+use mainstay_core::names::check_unreserved;
 use mainstay_store::{Hold, Tx, Value, params};
 use std::sync::Arc;
 
@@ -32,6 +38,7 @@ pub(crate) const FORGET_DELETED: &str = "DELETE FROM mainstay_deleted_pools WHER
      AND number < (SELECT max(number) FROM mainstay_deleted_pools)";
 
 const LANES_OF: &str = "SELECT 1 FROM mainstay_lanes WHERE function = $1 LIMIT 1";
+const KIND: &str = "SELECT kind FROM mainstay_functions WHERE name = $1";
 const DELETE_FUNCTION: &str = "DELETE FROM mainstay_functions WHERE name = $1";
 
 impl Work {
@@ -49,9 +56,10 @@ impl Work {
         Ok(self.store().transact_with((self.ground().clone(), pool.to_owned()), delete).await?)
     }
 
-    /// Deletes a function that was declared for programs elsewhere and that nothing names: no pool has had work of it, no
-    /// cron calls it, and this program does not register it.
+    /// Deletes an action that was declared for programs elsewhere and that nothing names: no pool has had work of it, or items
+    /// that tell it their ends; no cron calls it and no intent has it as its handler; this program does not register it.
     pub async fn delete_function(&self, function: &str) -> Result<()> {
+        check_unreserved("function", function)?;
         fn refused(name: &str, reason: &'static str) -> Error {
             Error::InUse { what: "function", name: name.to_owned(), reason }
         }
@@ -59,15 +67,21 @@ impl Work {
             return Err(refused(function, "this program registers it"));
         }
         let delete = async |tx: Tx, (ground, name): (Arc<Ground>, String)| {
+            bounds::lock(&tx).await?;
+            let Some(row) = tx.query_optional(KIND, params![&name]).await? else {
+                return Err(Error::UnknownFunction(name).into());
+            };
+            // Items do not make the lane of a mutation that they tell their ends.
+            if row.get::<&str>(0)? == FunctionKind::Mutation.as_str() {
+                return Err(refused(&name, "it is a mutation, which only a program can register").into());
+            }
             if !tx.query(LANES_OF, params![&name]).await?.is_empty() {
-                return Err(refused(&name, "a pool has had work of it").into());
+                return Err(refused(&name, "a pool has had work of it, or will have").into());
             }
             if crons::any(&tx, |cron| cron.function == name).await? {
                 return Err(refused(&name, "a cron calls it").into());
             }
-            if tx.execute(DELETE_FUNCTION, params![&name]).await? == 0 {
-                return Err(Error::UnknownFunction(name).into());
-            }
+            tx.execute(DELETE_FUNCTION, params![&name]).await?;
             tx.after_commit(Arc::new(move || ground.directory.forget_function(&name)))
         };
         Ok(self.store().transact_with((self.ground().clone(), function.to_owned()), delete).await?)

@@ -3,10 +3,12 @@
 //! Lanes and functions are looked up once and remembered. A pool's number is read in each transaction, because a pool can
 //! be deleted. Numbers of pools and lanes are never given out again.
 
-use crate::bounds::{self, MAX_FUNCTIONS, MAX_LANES, MAX_LANES_OF_POOL};
+use crate::bounds::{self, Bound, MAX_FUNCTIONS, MAX_LANES, MAX_LANES_OF_POOL};
 use crate::error::{Error, Result};
-use crate::functions::{Functions, Recording};
+use crate::functions::{FunctionKind, Functions, Recording};
 use crate::pool::Pool;
+use crate::work::Ground;
+use mainstay_core::names::is_reserved;
 use mainstay_store::{Hold, Topic, Tx, params};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -69,7 +71,7 @@ struct Known {
 const POOL: &str = "SELECT number FROM mainstay_pools WHERE name = $1";
 const POOL_NAME: &str = "SELECT name FROM mainstay_pools WHERE number = $1 \
      UNION ALL SELECT name FROM mainstay_deleted_pools WHERE number = $1";
-const COUNT_POOLS: &str = "SELECT count(*) FROM mainstay_pools";
+const POOL_NAMES: &str = "SELECT name FROM mainstay_pools";
 const PUT_POOL: &str = "INSERT INTO mainstay_pools (number, name, settings, is_paused, started_until, changed_at) \
      SELECT coalesce(max(given.number), 0) + 1, $1, $2, 0, 0, mainstay_now() FROM (SELECT number FROM mainstay_pools \
      UNION ALL SELECT number FROM mainstay_deleted_pools) AS given WHERE true \
@@ -80,10 +82,13 @@ const LANES_OF: &str = "SELECT number, function, priority FROM mainstay_lanes WH
 const PUT_LANE: &str = "INSERT INTO mainstay_lanes (number, pool, function, priority) \
      SELECT coalesce(max(given.number), 0) + 1, $1, $2, $3 FROM (SELECT number FROM mainstay_lanes \
      UNION ALL SELECT last_lane FROM mainstay_deleted_pools) AS given WHERE true ON CONFLICT DO NOTHING";
-const COUNT_LANES: &str = "SELECT count(*) FROM mainstay_lanes";
-const COUNT_LANES_OF: &str = "SELECT count(*) FROM mainstay_lanes WHERE pool = $1";
+/// Lanes of callers. Functions of the platform begin with `mainstay.`, and `/` follows `.` in the order of bytes.
+const COUNT_LANES: &str =
+    "SELECT count(*) FROM mainstay_lanes WHERE NOT (function >= 'mainstay.' AND function < 'mainstay/')";
+const COUNT_LANES_OF: &str = "SELECT count(*) FROM mainstay_lanes \
+     WHERE pool = $1 AND NOT (function >= 'mainstay.' AND function < 'mainstay/')";
 const FUNCTION: &str = "SELECT kind FROM mainstay_functions WHERE name = $1";
-const COUNT_FUNCTIONS: &str = "SELECT count(*) FROM mainstay_functions";
+const FUNCTION_NAMES: &str = "SELECT name FROM mainstay_functions";
 const PUT_FUNCTION: &str = "INSERT INTO mainstay_functions (name, kind, declared_at) \
      VALUES ($1, $2, mainstay_now()) ON CONFLICT (name) DO UPDATE SET kind = excluded.kind \
      WHERE mainstay_functions.kind <> excluded.kind";
@@ -92,11 +97,19 @@ const PUT_RECORDING: &str =
     "UPDATE mainstay_functions SET recording = $2 WHERE name = $1 AND recording <> $2";
 
 impl Directory {
-    /// Declares a pool, or changes its settings; refuses a new one when there are `most`.
-    pub(crate) async fn put_pool(tx: &Tx, pool: &Pool, most: usize) -> mainstay_store::Result<i64> {
+    /// Declares a pool, or changes its settings; refuses a new one of a caller when there are too many.
+    pub(crate) async fn put_pool(
+        ground: &Ground,
+        tx: &Tx,
+        pool: &Pool,
+        bound: Bound,
+    ) -> mainstay_store::Result<i64> {
         bounds::lock(tx).await?;
-        if !pool.is_platform() && tx.query_optional(POOL, params![&pool.name]).await?.is_none() {
-            bounds::room(tx, "pools", most, COUNT_POOLS, &[]).await?;
+        let is_bounded = bound == Bound::Held && !pool.is_platform();
+        if is_bounded && tx.query_optional(POOL, params![&pool.name]).await?.is_none() {
+            let platform = Pool::platform_names();
+            let is_counted = |name: &str| !platform.contains(name) && !ground.is_declared(name);
+            bounds::room_among(tx, "pools", ground.max_pools(), POOL_NAMES, is_counted).await?;
         }
         let settings = serde_json::to_string(pool).map_err(mainstay_store::Error::application)?;
         let changed = tx.execute(PUT_POOL, params![&pool.name, settings]).await?;
@@ -108,10 +121,10 @@ impl Directory {
         Ok(number)
     }
 
-    /// Declares a pool that does not exist yet.
-    pub(crate) async fn ensure_pool(tx: &Tx, pool: &Pool, most: usize) -> mainstay_store::Result<()> {
+    /// Declares a pool of the program or the platform that does not exist yet.
+    pub(crate) async fn ensure_pool(ground: &Ground, tx: &Tx, pool: &Pool) -> mainstay_store::Result<()> {
         if tx.query_optional(POOL, params![&pool.name]).await?.is_none() {
-            Self::put_pool(tx, pool, most).await?;
+            Self::put_pool(ground, tx, pool, Bound::Waived).await?;
         }
         Ok(())
     }
@@ -125,7 +138,7 @@ impl Directory {
         Ok(())
     }
 
-    async fn put_function(tx: &Tx, name: &str, kind: &str) -> mainstay_store::Result<()> {
+    pub(crate) async fn put_function(tx: &Tx, name: &str, kind: &str) -> mainstay_store::Result<()> {
         tx.execute(PUT_FUNCTION, params![name, kind]).await.map(drop)
     }
 
@@ -135,13 +148,19 @@ impl Directory {
         row.map_or(Ok(Recording::Nothing), |row| row.get(0).map(Recording::of))
     }
 
-    /// Declares a function that runs elsewhere; refuses a new one when there are too many.
-    pub(crate) async fn put_remote_function(tx: &Tx, name: &str, kind: &str) -> mainstay_store::Result<()> {
+    /// Declares an action that runs elsewhere, on behalf of a worker; refuses a new one when there are too many.
+    pub(crate) async fn put_remote_action(
+        ground: &Ground,
+        tx: &Tx,
+        name: &str,
+    ) -> mainstay_store::Result<()> {
+        bounds::lock(tx).await?;
         if tx.query_optional(FUNCTION, params![name]).await?.is_none() {
-            bounds::lock(tx).await?;
-            bounds::room(tx, "functions", MAX_FUNCTIONS, COUNT_FUNCTIONS, &[]).await?;
+            let functions = ground.functions();
+            let is_counted = |name: &str| !is_reserved(name) && functions.get(name).is_none();
+            bounds::room_among(tx, "functions", MAX_FUNCTIONS, FUNCTION_NAMES, is_counted).await?;
         }
-        Self::put_function(tx, name, kind).await
+        Self::put_function(tx, name, FunctionKind::Action.as_str()).await
     }
 
     /// The number of a pool.
@@ -218,7 +237,10 @@ impl Directory {
     }
 
     /// The number of a lane, which is made if there is none yet.
-    pub(crate) async fn lane(&self, tx: &Tx, lane: &Lane) -> mainstay_store::Result<i64> {
+    ///
+    /// A new lane needs its function to be declared. The function's row is read under the same lock as a deletion takes, so
+    /// that no node can give work to a function that another node has deleted, whatever it remembers.
+    pub(crate) async fn lane(&self, tx: &Tx, lane: &Lane, bound: Bound) -> mainstay_store::Result<i64> {
         if let Some(number) = self.read().lanes.get(lane) {
             return Ok(*number);
         }
@@ -227,10 +249,16 @@ impl Directory {
             Some(row) => row,
             None => {
                 bounds::lock(tx).await?;
-                if tx.query_optional(LANE, params).await?.is_none() {
-                    let of_pool = params![lane.pool];
-                    bounds::room(tx, "lanes of a pool", MAX_LANES_OF_POOL, COUNT_LANES_OF, of_pool).await?;
-                    bounds::room(tx, "lanes", MAX_LANES, COUNT_LANES, &[]).await?;
+                if bound != Bound::Kept && tx.query_optional(LANE, params).await?.is_none() {
+                    if tx.query_optional(FUNCTION, params![&*lane.function]).await?.is_none() {
+                        self.forget_function(&lane.function);
+                        return Err(Error::UnknownFunction(lane.function.to_string()).into());
+                    }
+                    if bound == Bound::Held {
+                        let (of_pool, most) = (params![lane.pool], MAX_LANES_OF_POOL);
+                        bounds::room(tx, "lanes of a pool", most, COUNT_LANES_OF, of_pool).await?;
+                        bounds::room(tx, "lanes", MAX_LANES, COUNT_LANES, &[]).await?;
+                    }
                 }
                 tx.execute(PUT_LANE, params).await?;
                 tx.wake(&lanes_topic())?;

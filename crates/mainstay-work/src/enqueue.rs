@@ -4,14 +4,16 @@
 //! keys in their order. Their ids are known at once.
 
 use crate::blame::{Part, author_failed};
+use crate::bounds::Bound;
 use crate::directory::{Directory, Lane, pool_topic, time_topic};
 use crate::error::{Error, Result};
-use crate::functions::Functions;
+use crate::functions::{FunctionKind, Functions};
 use crate::item::{Item, NewWork, Start};
 use crate::schema::waiting;
 use crate::work::Ground;
-use crate::{MAX_BATCH, MAX_DEPTH, keys};
+use crate::{MAX_BATCH, MAX_DEPTH, keys, settle};
 use mainstay_core::ids::Kind;
+use mainstay_core::names::{Reserved, is_reserved};
 use mainstay_store::Column::{Blob, Int, Text};
 use mainstay_store::{Bulk, Cause, Ending, Epilogue, Tx, Value, params};
 use serde::Serialize;
@@ -81,6 +83,7 @@ pub(crate) async fn change(
 pub(crate) struct Noted {
     ground: Arc<Ground>,
     items: Mutex<Vec<Entry>>,
+    promises: Mutex<Vec<Promise>>,
     receipts: Mutex<Vec<(usize, Receipt)>>,
     /// What runs now.
     now: Mutex<Now>,
@@ -100,6 +103,13 @@ struct Entry {
     id: Uuid,
     depth: u32,
     /// Whose fault it is if it cannot be enqueued.
+    author: Option<(usize, Part)>,
+}
+
+/// Work that the transaction does not enqueue, but that will come of what it writes: its lane is made now.
+struct Promise {
+    pool: String,
+    function: String,
     author: Option<(usize, Part)>,
 }
 
@@ -124,6 +134,7 @@ pub(crate) fn noted(ground: &Arc<Ground>, tx: &Tx) -> Arc<Noted> {
     tx.epilogue(|| Noted {
         ground: ground.clone(),
         items: Mutex::default(),
+        promises: Mutex::default(),
         receipts: Mutex::default(),
         now: Mutex::default(),
     })
@@ -186,7 +197,7 @@ impl Noted {
 
     /// Notes the telling of an item's end.
     pub(crate) fn add_telling(&self, new: NewWork, depth: u32) {
-        let id = self.ground.ids.uuid();
+        let (id, new) = (self.ground.ids.uuid(), NewWork { is_owed: true, ..new });
         self.add_entry(Entry { new, id, depth, author: None });
     }
 
@@ -194,6 +205,13 @@ impl Noted {
         self.items.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
         let receipt = (1, Receipt::default());
         self.receipts.lock().unwrap_or_else(PoisonError::into_inner).push(receipt);
+    }
+
+    /// Notes that work of this function will come into a pool, without an item.
+    pub(crate) fn promise(&self, pool: &str, function: &str) {
+        let Now { author, .. } = *self.now();
+        let promise = Promise { pool: pool.to_owned(), function: function.to_owned(), author };
+        self.promises.lock().unwrap_or_else(PoisonError::into_inner).push(promise);
     }
 
     /// What is noted from now on is an author's, and was led to by so many completions.
@@ -214,6 +232,8 @@ impl Noted {
 impl Epilogue for Noted {
     fn conclude(self: Arc<Self>, tx: Tx) -> Ending {
         Box::pin(async move {
+            let promises = std::mem::take(&mut *self.promises.lock().unwrap_or_else(PoisonError::into_inner));
+            keep(&self.ground, &tx, promises).await?;
             let entries = std::mem::take(&mut *self.items.lock().unwrap_or_else(PoisonError::into_inner));
             if entries.is_empty() {
                 return Ok(());
@@ -239,7 +259,42 @@ struct Place {
     pool: i64,
     lane: i64,
     due_at: i64,
-    duplicate_of: Option<Uuid>,
+    fate: Fate,
+}
+
+/// What becomes of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Fate {
+    /// It is an item that waits.
+    Waits,
+    /// Its dedupe key is that of another item.
+    Repeats(Uuid),
+    /// The platform owes it, and it cannot be enqueued: it is a dead letter.
+    Fails(String),
+}
+
+/// Makes the lanes of work that is promised.
+async fn keep(ground: &Arc<Ground>, tx: &Tx, promises: Vec<Promise>) -> mainstay_store::Result<()> {
+    if promises.is_empty() {
+        return Ok(());
+    }
+    let pools = Directory::hold_pools(tx, promises.iter().map(|promise| &*promise.pool)).await?;
+    for Promise { pool, function, author } in promises {
+        let kept = async {
+            let number = *pools.get(&pool).ok_or_else(|| Error::UnknownPool(pool.clone()))?;
+            ground.promised_lane(tx, number, &function).await
+        };
+        kept.await.map(drop).map_err(|error| blamed(author, error))?;
+    }
+    Ok(())
+}
+
+/// An error of what an author has noted is the author's.
+fn blamed(author: Option<(usize, Part)>, error: mainstay_store::Error) -> mainstay_store::Error {
+    match author {
+        Some((index, part)) => author_failed(index, part, error),
+        None => error,
+    }
 }
 
 async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_store::Result<Vec<Enqueued>> {
@@ -249,15 +304,15 @@ async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_s
     let mut places = Vec::with_capacity(entries.len());
     let mut lanes = HashMap::new();
     for entry in &entries {
-        let place = place(&ground.directory, tx, entry, (now_ms, &pools), &mut lanes).await;
-        places.push(place.map_err(|error| match entry.author {
-            Some((index, part)) => author_failed(index, part, error),
-            None => error,
-        })?);
+        let place = match place(ground, tx, entry, (now_ms, &pools), &mut lanes).await {
+            Err(error) if entry.new.is_owed => unplaced(entry, &pools, error)?,
+            placed => placed.map_err(|error| blamed(entry.author, error))?,
+        };
+        places.push(place);
     }
     dedupe(tx, &entries, &mut places, now_ms).await?;
     let mut counts: BTreeMap<(i64, String), i64> = BTreeMap::new();
-    for (entry, place) in entries.iter().zip(&places).filter(|(_, place)| place.duplicate_of.is_none()) {
+    for (entry, place) in entries.iter().zip(&places).filter(|(_, place)| place.fate == Fate::Waits) {
         if let Some(key) = &entry.new.key {
             *counts.entry((place.pool, key.clone())).or_default() += 1;
         }
@@ -267,9 +322,17 @@ async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_s
     let (mut pending, mut is_delayed) = (BTreeMap::<i64, i64>::new(), false);
     for (entry, place) in entries.into_iter().zip(places) {
         let (id, key) = (entry.id, entry.new.key.clone());
-        if let Some(existing) = place.duplicate_of {
-            enqueued.push(Enqueued { work_id: text(existing), is_duplicate: true });
-            continue;
+        match place.fate {
+            Fate::Waits => {}
+            Fate::Repeats(existing) => {
+                enqueued.push(Enqueued { work_id: text(existing), is_duplicate: true });
+                continue;
+            }
+            Fate::Fails(error) => {
+                enqueued.push(Enqueued { work_id: text(id), is_duplicate: false });
+                settle::fail_unstarted(tx, (place.pool, id), &kept(entry, now_ms), error, now_ms).await?;
+                continue;
+            }
         }
         // The first of a key that was free is in front.
         let front = key.as_ref().and_then(|key| is_free.get_mut(&(place.pool, key.clone())));
@@ -305,28 +368,73 @@ async fn write(ground: &Arc<Ground>, tx: &Tx, entries: Vec<Entry>) -> mainstay_s
     Ok(enqueued)
 }
 
+/// What becomes of an item that the platform owes and that is refused. Other failures are the store's.
+fn unplaced(
+    entry: &Entry,
+    pools: &HashMap<String, i64>,
+    error: mainstay_store::Error,
+) -> mainstay_store::Result<Place> {
+    match Error::from(error) {
+        Error::Store(error) => Err(Error::Store(error).into()),
+        error if error.is_retryable() => Err(error.into()),
+        error => {
+            let pool = pools.get(&entry.new.pool).copied().unwrap_or_default();
+            let fate = Fate::Fails(format!("{}: {error}", error.code()));
+            Ok(Place { pool, lane: 0, due_at: 0, fate })
+        }
+    }
+}
+
+/// Whether a bound holds for a lane that an item needs. It does not for what is not a caller's choice: functions of the
+/// platform, the usual priority of a function that this program registers, and items that tell an end or retry a dead letter.
+fn bound_of(ground: &Ground, new: &NewWork, (function, priority): (&str, i16)) -> Bound {
+    let is_owed = new.is_owed || new.completes.is_some() || new.retry_of.is_some();
+    match is_owed || ground.is_own(function, priority) {
+        true => Bound::Waived,
+        false => Bound::Held,
+    }
+}
+
+/// Refuses the call of a function of the platform that the platform has not made. Ends are checked when they are told.
+fn check_reserved(new: &NewWork) -> Result<()> {
+    let is_platform = new.is_platform || new.completes.is_some();
+    match is_reserved(&new.function) && !is_platform {
+        true => Err(Reserved { field: "function".to_owned() }.into()),
+        false => Ok(()),
+    }
+}
+
 async fn place(
-    directory: &Directory,
+    ground: &Ground,
     tx: &Tx,
     entry: &Entry,
     (now_ms, pools): (i64, &HashMap<String, i64>),
     lanes: &mut HashMap<Lane, i64>,
 ) -> mainstay_store::Result<Place> {
-    let new = &entry.new;
+    let (new, directory) = (&entry.new, &ground.directory);
     // An end is told however deep it is; what that leads to is not begun.
     if entry.depth > MAX_DEPTH && new.completes.is_none() {
         return Err(Error::Recursion.into());
     }
+    check_reserved(new)?;
     let pool = *pools.get(&new.pool).ok_or_else(|| Error::UnknownPool(new.pool.clone()))?;
     directory.function(tx, &new.function).await??;
-    if let Some(on_complete) = &new.on_complete {
-        directory.function(tx, on_complete).await??;
+    if let Some(on_complete) = &new.on_complete
+        && directory.function(tx, on_complete).await?? == FunctionKind::Action.as_str()
+    {
+        // The end is told by an item of its own, which finds its lane here.
+        let lane = Lane { pool, function: on_complete.as_str().into(), priority: 0 };
+        if !lanes.contains_key(&lane) {
+            let number = directory.lane(tx, &lane, bound_of(ground, new, (on_complete, 0))).await?;
+            lanes.insert(lane, number);
+        }
     }
     let lane = Lane { pool, function: new.function.as_str().into(), priority: new.priority.into() };
     let number = match lanes.get(&lane) {
         Some(number) => *number,
         None => {
-            let number = directory.lane(tx, &lane).await?;
+            let number =
+                directory.lane(tx, &lane, bound_of(ground, new, (&new.function, new.priority))).await?;
             lanes.insert(lane, number);
             number
         }
@@ -336,7 +444,7 @@ async fn place(
         Start::AfterMs(delay) => now_ms.saturating_add(delay),
         Start::AtMs(at) => at,
     };
-    Ok(Place { pool, lane: number, due_at, duplicate_of: None })
+    Ok(Place { pool, lane: number, due_at, fate: Fate::Waits })
 }
 
 /// Finds the entries whose dedupe key is in use, also by another one of them.
@@ -357,7 +465,7 @@ async fn dedupe(tx: &Tx, entries: &[Entry], places: &mut [Place], now_ms: i64) -
         let id = entries[number].id.into_bytes();
         if tx.execute(DEDUPE, params![pool, key, &id[..], until, now_ms]).await? == 0 {
             let existing = tx.query_one(FIND_DEDUPE, params![pool, key]).await?;
-            places[number].duplicate_of = Some(uuid(existing.get(0)?));
+            places[number].fate = Fate::Repeats(uuid(existing.get(0)?));
         }
     }
     Ok(())
@@ -389,8 +497,28 @@ fn kept(entry: Entry, now_ms: i64) -> Item {
         letter_kind: new.letter_kind,
         letter: new.letter,
         is_unlisted: new.is_unlisted,
+        is_platform: new.is_platform,
         correlation: new.correlation,
         causation: new.causation,
         tenant: new.tenant,
+    }
+}
+
+impl Ground {
+    /// Whether the lane of a function and priority is one of the platform or of this program.
+    fn is_own(&self, function: &str, priority: i16) -> bool {
+        is_reserved(function) || priority == 0 && self.functions().get(function).is_some()
+    }
+
+    /// The lane of work that will come into a pool. It is made now, so that the caller is refused and not the platform later.
+    pub(crate) async fn promised_lane(
+        &self,
+        tx: &Tx,
+        pool: i64,
+        function: &str,
+    ) -> mainstay_store::Result<i64> {
+        let bound = if self.is_own(function, 0) { Bound::Waived } else { Bound::Held };
+        let lane = Lane { pool, function: function.into(), priority: 0 };
+        self.directory.lane(tx, &lane, bound).await
     }
 }

@@ -203,7 +203,7 @@ mainstay_core::codes! {
         "More than 10,000 items at once."
         "Enqueue them in several calls, or in one transaction of several calls.";
     WORK_NAMES_TOO_MANY "WORK_NAMES_TOO_MANY" 409 false
-        "The store has as many pools, functions, lanes or crons as it may have, and this would be another one. Nothing was changed."
+        "Callers have made as many pools, functions, lanes or crons as they may, and this would be another one. Nothing was changed."
         "Delete what is not used, with `mainstay work pools delete` for pools. Name pools and functions after kinds of work, and let keys tell customers and requests apart.";
     WORK_NAME_IN_USE "WORK_NAME_IN_USE" 409 false
         "The pool or function cannot be deleted: the message says what still uses it. Nothing was deleted."

@@ -174,6 +174,8 @@ pub(crate) struct Function {
     pub(crate) retry: Option<RetryPolicy>,
     /// Its treatment of the failures that it is told of.
     pub(crate) recording: Recording,
+    /// Whether it is one of the platform's that are told how items end, and that check the end by rows of their own.
+    pub(crate) is_told: bool,
 }
 
 /// The treatment of failures by an `onComplete` function. It decides whether an operator may retry the failed item.
@@ -233,7 +235,7 @@ impl FunctionKind {
 
 impl Function {
     fn new(body: Body, check: Arc<Check>) -> Self {
-        Self { body, check, retry: None, recording: Recording::default() }
+        Self { body, check, retry: None, recording: Recording::default(), is_told: false }
     }
 
     pub(crate) fn kind(&self) -> FunctionKind {
@@ -363,7 +365,7 @@ impl Functions {
         F: Fn(Tx, Call, OnComplete<C>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = mainstay_store::Result<()>> + Send + 'static,
     {
-        self.platform_mutation(name, of_ended_items(run))
+        self.put(name.into(), Function { is_told: true, ..typed_mutation(of_ended_items(run)) })
     }
 
     /// Adds a mutation that is told how items end. While it fails it is told again by itself, as `retry` says instead of the

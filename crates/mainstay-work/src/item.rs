@@ -42,6 +42,8 @@ pub struct NewWork {
     pub(crate) is_platform: bool,
     /// Whether the function that is told of the end is the platform's own.
     pub(crate) is_told_to_platform: bool,
+    /// Whether the platform owes it: no bound refuses it, and one that cannot be enqueued is a dead letter.
+    pub(crate) is_owed: bool,
     /// The ended item that this one reports on. Only the engine sets it.
     pub(crate) completes: Option<Completes>,
 }
@@ -83,6 +85,7 @@ impl NewWork {
             tenant: None,
             is_platform: false,
             is_told_to_platform: false,
+            is_owed: false,
             completes: None,
         })
     }
@@ -96,6 +99,13 @@ impl NewWork {
         args: &(impl Serialize + ?Sized),
     ) -> Result<Self> {
         Ok(Self { is_platform: true, ..Self::new(pool, function, args)? })
+    }
+
+    /// An item that the platform owes to an earlier caller. No bound of names refuses it. When it cannot be enqueued, because
+    /// its function was deleted, it is a dead letter instead of an error. Only for code of the platform.
+    #[doc(hidden)]
+    pub fn owed(self) -> Self {
+        Self { is_owed: true, ..self }
     }
 
     /// Items of one key run one at a time, in the order they were enqueued, also across retries.
@@ -232,7 +242,8 @@ impl NewWork {
     pub(crate) fn check(&self, field: &dyn Fn(&str) -> String) -> Result<()> {
         let given = [
             ("pool", Some(&self.pool)),
-            ("function", Some(&self.function).filter(|_| !self.is_platform)),
+            // What the platform owes becomes a dead letter instead.
+            ("function", Some(&self.function).filter(|_| !self.is_platform && !self.is_owed)),
             ("onComplete", self.on_complete.as_ref().filter(|_| !self.is_told_to_platform)),
         ];
         for (what, name) in given {
@@ -364,6 +375,9 @@ pub(crate) struct Item {
     /// Whether its letter is somebody else's to list.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) is_unlisted: bool,
+    /// Whether code of the platform has enqueued it as a call of one of its own functions. No caller can set it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) is_platform: bool,
     /// What it belongs together with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) correlation: Option<String>,
@@ -426,6 +440,7 @@ impl Item {
             letter_kind: None,
             letter: None,
             is_unlisted: false,
+            is_platform: false,
             correlation: None,
             causation: None,
             tenant: None,

@@ -34,6 +34,7 @@ mod lease;
 mod letters;
 mod listing;
 mod many;
+mod marks;
 mod next;
 pub mod pool;
 mod pull;

@@ -5,6 +5,7 @@ use crate::item::own_name;
 use crate::retrier::own_pools;
 use mainstay_core::retry::RetryPolicy;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// How many items of a pool run at once unless it says otherwise.
 const DEFAULT_PARALLELISM: u32 = 10;
@@ -108,8 +109,12 @@ impl Pool {
 
     /// Whether it is one of the platform's own pools, which are always there.
     pub(crate) fn is_platform(&self) -> bool {
-        let is_it = |pool: &Self| pool.name == self.name;
-        own_pools().iter().any(is_it) || Self::platform().iter().any(is_it)
+        Self::platform_names().contains(&self.name)
+    }
+
+    /// Names of the platform's own pools.
+    pub(crate) fn platform_names() -> BTreeSet<String> {
+        own_pools().into_iter().chain(Self::platform()).map(|pool| pool.name).collect()
     }
 
     /// The pool of this name among those of the [platform](Self::platform), or one with default settings.

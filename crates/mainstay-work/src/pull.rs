@@ -10,7 +10,7 @@ use crate::enqueue::{parse, text};
 use crate::error::{Error, Result};
 use crate::figures::Ended;
 use crate::fronts::look_behind;
-use crate::functions::{Cancel, FunctionKind};
+use crate::functions::Cancel;
 use crate::item::{check_value, name, own_name};
 use crate::next::Outcome;
 use crate::settle::{Ending, Plan, Settlement, settle};
@@ -162,10 +162,7 @@ impl Work {
                     Err(_) if pull.must_be_known.contains(function) => {
                         return Err(Error::UnknownFunction(function.clone()).into());
                     }
-                    Err(_) => {
-                        let kind = FunctionKind::Action.as_str();
-                        Directory::put_remote_function(&tx, function, kind).await?;
-                    }
+                    Err(_) => Directory::put_remote_action(&ground, &tx, function).await?,
                 }
             }
             Ok(())

@@ -14,6 +14,7 @@ pub static COMPONENT: Component = Component {
         REMEMBER_DELETED_POOLS,
         GUARD_LEASES,
         NOTE_POOLS_OF_LETTERS,
+        MARK_CRONS,
     ],
 };
 
@@ -248,6 +249,21 @@ const NOTE_POOLS_OF_LETTERS: Step = Step {
             DEAD_LETTERS_OF_POOLS,
         ],
     },
+    needs: 0,
+};
+
+/// `is_platform`: whether code of the platform has declared a cron, so that it may call a function of the platform. Those that
+/// earlier versions declared are marked. `failed_at` and `error`: the last tick that enqueued nothing.
+const MARK_CRONS: Step = Step {
+    name: "mark_crons",
+    script: Script::Both(&[
+        "ALTER TABLE mainstay_crons ADD COLUMN is_platform BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE mainstay_crons ADD COLUMN failed_at BIGINT",
+        "ALTER TABLE mainstay_crons ADD COLUMN error TEXT",
+        "UPDATE mainstay_crons SET is_platform = 1 WHERE name IN ('mainstay.command.prune', \
+            'mainstay.letters.upkeep', 'mainstay.publication.upkeep') \
+            AND cron LIKE '%\"function\":\"' || name || '\"%'",
+    ]),
     needs: 0,
 };
 

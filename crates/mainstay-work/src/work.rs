@@ -1,6 +1,6 @@
 //! The workshop as its users see it.
 
-use crate::bounds::MAX_POOLS;
+use crate::bounds::{Bound, MAX_POOLS};
 use crate::directory::{Directory, pool_topic};
 use crate::engine::{Engine, LEASE};
 use crate::enqueue::{Enqueued, Receipt, given, noted, parse, text};
@@ -41,6 +41,8 @@ pub(crate) struct Ground {
     settings: Mutex<HashMap<String, (String, Arc<Pool>)>>,
     /// Pools that this program declares: they are not deleted under it.
     declared: Mutex<HashSet<String>>,
+    /// Crons that this program declares.
+    crons: Mutex<HashSet<String>>,
     max_pools: AtomicUsize,
     pub(crate) fronts: Arc<Fronts>,
 }
@@ -113,8 +115,17 @@ impl Ground {
         self.declared.lock().unwrap_or_else(PoisonError::into_inner).insert(pool.to_owned());
     }
 
-    fn max_pools(&self) -> usize {
+    pub(crate) fn max_pools(&self) -> usize {
         self.max_pools.load(Ordering::Relaxed)
+    }
+
+    /// Whether this program declares a cron.
+    pub(crate) fn is_cron_declared(&self, name: &str) -> bool {
+        self.crons.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
+    pub(crate) fn declare_cron(&self, name: &str) {
+        self.crons.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
     }
 
     /// Forgets a pool that was deleted, and its lanes.
@@ -190,6 +201,7 @@ impl Work {
             lease_ms: i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).max(1),
             settings: Mutex::default(),
             declared: Mutex::default(),
+            crons: Mutex::default(),
             max_pools: AtomicUsize::new(MAX_POOLS),
             fronts: Arc::default(),
         });
@@ -204,7 +216,7 @@ impl Work {
                 lease::give_up_all(&tx).await?;
             }
             for pool in own_pools() {
-                Directory::ensure_pool(&tx, &pool, ground.max_pools()).await?;
+                Directory::ensure_pool(&ground, &tx, &pool).await?;
             }
             Directory::put_functions(&tx, &functions).await
         };
@@ -220,44 +232,50 @@ impl Work {
         Ok(self.store().transact_with(functions, put).await?)
     }
 
-    /// Bounds the pools of the store, for this process: give every node the same. [`MAX_POOLS`] unless given.
+    /// Bounds the pools of callers in the store, for this process: give every node the same. [`MAX_POOLS`] unless given.
     pub fn max_pools(&self, most: usize) {
         self.ground.max_pools.store(most, Ordering::Relaxed);
     }
 
-    /// Declares a pool, or changes its settings. This program then needs it, so it cannot be deleted here.
+    /// Declares a pool, or changes its settings. This program then needs it, so it cannot be deleted here, and no bound
+    /// refuses it.
     pub async fn pool(&self, pool: Pool) -> Result<()> {
         let name = pool.name.clone();
-        self.put_pool(pool).await?;
+        self.put(pool, Bound::Waived).await?;
         self.ground.declare(&name);
         Ok(())
     }
 
-    /// Declares a pool unless it exists: an operator's settings stay. It cannot be deleted here either.
+    /// Declares a pool unless it exists: an operator's settings stay. It cannot be deleted here either, and no bound refuses
+    /// it.
     pub async fn ensure_pool(&self, pool: Pool) -> Result<()> {
         pool.check()?;
         self.ground.declare(&pool.name);
         let ensure = async |tx: Tx, (ground, pool): (Arc<Ground>, Pool)| {
-            Directory::ensure_pool(&tx, &pool, ground.max_pools()).await
+            Directory::ensure_pool(&ground, &tx, &pool).await
         };
         Ok(self.store().transact_with((self.ground.clone(), pool), ensure).await?)
     }
 
     /// Makes a pool, or changes its settings, on behalf of an operator. Unlike one of [`pool`](Self::pool) it can be deleted.
     pub async fn put_pool(&self, pool: Pool) -> Result<()> {
+        self.put(pool, Bound::Held).await
+    }
+
+    async fn put(&self, pool: Pool, bound: Bound) -> Result<()> {
         pool.check()?;
-        let put = async |tx: Tx, (ground, pool): (Arc<Ground>, Pool)| {
-            Directory::put_pool(&tx, &pool, ground.max_pools()).await
+        let put = async |tx: Tx, (ground, pool, bound): (Arc<Ground>, Pool, Bound)| {
+            Directory::put_pool(&ground, &tx, &pool, bound).await
         };
-        self.store().transact_with((self.ground.clone(), pool), put).await?;
+        self.store().transact_with((self.ground.clone(), pool, bound), put).await?;
         Ok(())
     }
 
-    /// Declares a function that runs elsewhere, such as in a pull worker.
+    /// Declares a function that runs elsewhere, such as in a pull worker, on behalf of this program: no bound refuses it.
     pub async fn declare(&self, function: &str, kind: FunctionKind) -> Result<()> {
         own_name("function", function)?;
         let put = async |tx: Tx, (function, kind): (String, FunctionKind)| {
-            Directory::put_remote_function(&tx, &function, kind.as_str()).await
+            Directory::put_function(&tx, &function, kind.as_str()).await
         };
         Ok(self.store().transact_with((function.to_owned(), kind), put).await?)
     }
@@ -265,6 +283,13 @@ impl Work {
     /// Whether anybody has declared a function, inside of a transaction.
     pub async fn knows_in(&self, tx: &Tx, function: &str) -> mainstay_store::Result<bool> {
         Ok(self.ground.directory.function(tx, function).await?.is_ok())
+    }
+
+    /// Makes room, at the end of a transaction, for work of a function that is to come into a pool later. The caller is refused
+    /// now instead of the platform then, and the function cannot be deleted meanwhile. Only for code of the platform.
+    #[doc(hidden)]
+    pub fn promise_in(&self, tx: &Tx, pool: &str, function: &str) {
+        noted(&self.ground, tx).promise(pool, function);
     }
 
     /// Enqueues an item in a transaction of its own.

@@ -19,11 +19,11 @@ static MAX_POOLS_SETTING: Setting = Setting {
     kind: Integer { least: 1, most: Some(100_000) },
     default: Value::Integer(MAX_POOLS as i64),
     flag: None,
-    doc: "Maximum number of pools in the store, including those of this file. One more is refused with \
-          `WORK_NAMES_TOO_MANY`; pools that exist go on.",
+    doc: "Maximum number of pools that callers make. Pools of the platform and of this file are not counted. One more is \
+          refused with `WORK_NAMES_TOO_MANY`; pools that exist go on.",
 };
 
-/// Maximum number of pools in the store.
+/// Maximum number of pools that callers make.
 pub fn max_pools(config: &Config) -> usize {
     usize::try_from(config.number(&MAX_POOLS_SETTING)).unwrap_or(usize::MAX)
 }

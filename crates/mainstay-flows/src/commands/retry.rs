@@ -233,6 +233,9 @@ impl Shared {
             .context(&attempt)?
             .caused_by(&next.cause());
         let receipt = self.work().enqueue_in(tx, [item])?;
+        if let Some(function) = retry.and_then(|retry| retry.on_complete.as_ref()) {
+            self.work().promise_in(tx, RETRY_POOL, function);
+        }
         let result = CommandResult::deferred(Deferred {
             retry_key,
             scheduled_at: tx.now_ms().await?.saturating_add_unsigned(delay_ms),
@@ -264,6 +267,8 @@ impl Shared {
             context: retry.context.clone(),
         };
         let item = NewWork::new(RETRY_POOL, function, &ended)?.caused_by(&issued.cause());
+        // A command that was deferred ends whatever became of the function meanwhile.
+        let item = if issued.attempt > 0 { item.owed() } else { item };
         self.work().enqueue_in(tx, [item])?;
         Ok(())
     }

@@ -34,7 +34,7 @@ impl Shared {
     ) -> mainstay_store::Result<Option<Record>> {
         let counts = |event: &Event| matches!(event, Event::Failure | Event::Tripped | Event::Forced(_));
         let held = match events.iter().any(counts) {
-            true => Some(Record::hold_or_begin(tx, &core.name, &core.settings(), 0).await?),
+            true => Some(Record::hold_or_begin(tx, self, core, &core.settings()).await?),
             false => Record::hold(tx, &core.name).await?,
         };
         let Some(before) = held else { return Ok(None) };
@@ -76,7 +76,7 @@ impl Shared {
         core: &Arc<Core>,
         settings: Settings,
     ) -> mainstay_store::Result<Status> {
-        let before = Record::hold_or_begin(tx, &core.name, &settings, 0).await?;
+        let before = Record::hold_or_begin(tx, self, core, &settings).await?;
         let now_ms = self.now_in(tx).await?;
         if before.settings == settings && before.version > 0 {
             return Ok(Status::new(before, now_ms));

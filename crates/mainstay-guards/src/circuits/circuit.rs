@@ -132,6 +132,7 @@ impl Circuit {
 
     #[cold]
     fn hear_of(&self, permit: Permit, ended: Ended<'_>) {
+        self.core.own();
         let measured_ms = self.shared.measured_ms().unsigned_abs();
         let took_ms = permit.began_ms().map_or(0, |began| measured_ms.saturating_sub(began));
         self.hear(permit.into_probe(), ended, took_ms);

@@ -46,6 +46,14 @@ impl Circuits {
         Ok(circuit)
     }
 
+    /// Sets the circuit of this name on all nodes, as one that this program names: as [`define`](Self::define), but callers
+    /// cannot use up its room.
+    pub async fn declare(&self, name: &str, settings: Settings) -> Result<Status> {
+        check_name(name)?;
+        self.shared.core(name).own();
+        self.define(name, settings).await
+    }
+
     /// Sets the circuit of this name on all nodes, from now on. A program that [sets](Self::circuit_with) it itself goes by
     /// its own settings.
     pub async fn define(&self, name: &str, settings: Settings) -> Result<Status> {

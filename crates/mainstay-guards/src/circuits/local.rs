@@ -6,7 +6,7 @@
 use mainstay_core::circuit::window::{Outcome, Window};
 use mainstay_core::circuit::{Answer, Event, Gate, Hook, Settings, Standing, State, Trip, next};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::record::Record;
@@ -31,6 +31,8 @@ pub(super) mod word {
 /// One circuit on this node.
 pub(super) struct Core {
     pub(super) name: Arc<str>,
+    /// Whether this program names it, and not a caller of the program.
+    is_own: AtomicBool,
     word: AtomicU8,
     local: Mutex<Local>,
     hooks: Mutex<Vec<Hook>>,
@@ -91,7 +93,16 @@ impl Core {
             is_claiming: false,
         };
         let word = AtomicU8::new(local.word(0));
-        Self { name, word, local: Mutex::new(local), hooks: Mutex::default() }
+        Self { name, is_own: AtomicBool::new(false), word, local: Mutex::new(local), hooks: Mutex::default() }
+    }
+
+    /// This program names it.
+    pub(super) fn own(&self) {
+        self.is_own.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own.load(Ordering::Relaxed)
     }
 
     /// What a call must do.
@@ -116,6 +127,7 @@ impl Core {
     }
 
     pub(super) fn declare(&self, settings: Settings, now_ms: i64) {
+        self.own();
         self.turn(now_ms, |local| {
             local.is_declared = true;
             local.set(settings);

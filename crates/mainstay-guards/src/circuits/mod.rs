@@ -60,7 +60,8 @@ use std::time::Duration;
 pub const STALE: Duration = Duration::from_secs(1);
 /// How long a call that may be the probe waits for the database.
 pub const CLAIM_LIMIT: Duration = Duration::from_secs(2);
-/// Most circuits of a store.
+/// Most circuits of a store that callers name, and as many that a program names: those that it declares, and those that it
+/// tells how its own calls ended.
 pub const MAX_CIRCUITS: usize = 10_000;
 /// Longest name of a circuit.
 pub const MAX_NAME_BYTES: usize = 128;

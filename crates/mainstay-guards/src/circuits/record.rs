@@ -1,7 +1,7 @@
 //! Circuits as the database has them.
 
-use super::MAX_CIRCUITS;
-use crate::Error;
+use super::local::Core;
+use super::shared::Shared;
 use mainstay_core::circuit::{Answer, Forced, Probe, Settings, Standing, State};
 use mainstay_store::{Hold, Result, Row, Tx, Value, params};
 use serde::Serialize;
@@ -91,7 +91,7 @@ const ALL: &str = concat!("SELECT ", columns!(), " FROM mainstay_circuits ORDER 
 const PAGE: &str =
     concat!("SELECT ", columns!(), " FROM mainstay_circuits WHERE name > $1 ORDER BY name LIMIT $2");
 const BY_PROBE: &str = "SELECT name FROM mainstay_circuits WHERE probe_run_id = $1";
-const COUNT: &str = "SELECT count(*) FROM mainstay_circuits";
+const NAMES: &str = "SELECT name FROM mainstay_circuits";
 const BEGIN: &str = concat!(
     "INSERT INTO mainstay_circuits (",
     columns!(),
@@ -140,18 +140,26 @@ impl Record {
     }
 
     /// Holds a circuit, and makes a row for one that has none yet.
-    pub(super) async fn hold_or_begin(tx: &Tx, name: &str, settings: &Settings, now_ms: i64) -> Result<Self> {
+    pub(super) async fn hold_or_begin(
+        tx: &Tx,
+        shared: &Shared,
+        core: &Core,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let name = &*core.name;
         if let Some(record) = Self::hold(tx, name).await? {
             return Ok(record);
         }
         // One after another on all nodes, so that two do not pass the bound together.
         tx.lock("mainstay.circuits.names").await?;
-        let count: i64 = tx.query_one(COUNT, &[]).await?.get(0)?;
-        if count >= MAX_CIRCUITS as i64 {
-            return Err(Error::TooManyCircuits.into());
-        }
-        tx.execute(BEGIN, params![name, written(settings)?, now_ms]).await?;
+        shared.check_room(tx, core).await?;
+        tx.execute(BEGIN, params![name, written(settings)?, 0]).await?;
         Self::hold(tx, name).await?.ok_or(mainstay_store::Error::RowCount(0))
+    }
+
+    /// Names of all circuits.
+    pub(super) async fn names(tx: &Tx) -> Result<Vec<String>> {
+        tx.query(NAMES, &[]).await?.iter().map(|row| row.get(0)).collect()
     }
 
     pub(super) async fn delete(tx: &Tx, name: &str) -> Result<()> {

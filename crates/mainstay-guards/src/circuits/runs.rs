@@ -33,17 +33,43 @@ impl Circuits {
         run_id: &str,
         ended: RunEnded,
     ) -> mainstay_store::Result<()> {
-        let probe = Record::name_of_probe(tx, run_id).await?;
-        let run_id = run_id.to_owned();
-        let (name, event) = match (&probe, ended) {
-            (Some(name), RunEnded::Success) => (name.as_str(), Event::ProbeSuccess { run_id }),
-            (Some(name), RunEnded::Failed) => (name.as_str(), Event::ProbeFailure { run_id }),
-            (Some(name), RunEnded::Canceled) => (name.as_str(), Event::ProbeGivenUp { run_id }),
-            (None, RunEnded::Success) => (name, Event::Success),
-            (None, RunEnded::Failed) => (name, Event::Failure),
-            (None, RunEnded::Canceled) => return Ok(()),
+        if self.record_probe(tx, run_id, ended).await? {
+            return Ok(());
+        }
+        let event = match ended {
+            RunEnded::Success => Event::Success,
+            RunEnded::Failed => Event::Failure,
+            RunEnded::Canceled => return Ok(()),
         };
+        self.record(tx, name, event).await
+    }
+
+    /// Tells, in a transaction, how a durable run ended that counts only if it is the probe of a circuit.
+    pub async fn record_probe_in(
+        &self,
+        tx: &Tx,
+        run_id: &str,
+        ended: RunEnded,
+    ) -> mainstay_store::Result<()> {
+        self.record_probe(tx, run_id, ended).await.map(drop)
+    }
+
+    /// Records the end of a probe; false when no circuit has this run as its probe.
+    async fn record_probe(&self, tx: &Tx, run_id: &str, ended: RunEnded) -> mainstay_store::Result<bool> {
+        let Some(name) = Record::name_of_probe(tx, run_id).await? else { return Ok(false) };
+        let run_id = run_id.to_owned();
+        let event = match ended {
+            RunEnded::Success => Event::ProbeSuccess { run_id },
+            RunEnded::Failed => Event::ProbeFailure { run_id },
+            RunEnded::Canceled => Event::ProbeGivenUp { run_id },
+        };
+        self.record(tx, &name, event).await.map(|()| true)
+    }
+
+    async fn record(&self, tx: &Tx, name: &str, event: Event) -> mainstay_store::Result<()> {
         check_name(name)?;
-        self.shared.change_in(tx, &self.shared.core(name), vec![event]).await.map(drop)
+        let core = self.shared.core(name);
+        core.own();
+        self.shared.change_in(tx, &core, vec![event]).await.map(drop)
     }
 }

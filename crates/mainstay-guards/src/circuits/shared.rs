@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use mainstay_core::circuit::{Standing, State};
 use mainstay_core::ids::Ids;
 use mainstay_store::{Store, Tx};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -90,6 +90,22 @@ impl Shared {
         let core = Arc::new(Core::new(name.clone()));
         cores.insert(name, core.clone());
         core
+    }
+
+    /// Refuses another circuit when there are too many. Circuits of callers and those of this program have a bound each, so
+    /// that callers cannot use up the room of the program.
+    pub(super) async fn check_room(&self, tx: &Tx, core: &Core) -> mainstay_store::Result<()> {
+        let own: HashSet<Arc<str>> =
+            self.all_cores().iter().filter(|core| core.is_own()).map(|core| core.name.clone()).collect();
+        let is_full = match core.is_own() {
+            // It is among them.
+            true => own.len() > MAX_CIRCUITS,
+            false => {
+                let names = Record::names(tx).await?;
+                names.iter().filter(|name| !own.contains(name.as_str())).count() >= MAX_CIRCUITS
+            }
+        };
+        if is_full { Err(Error::TooManyCircuits.into()) } else { Ok(()) }
     }
 
     /// Somebody asks a circuit.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Longest name.
 pub const MAX_NAME_BYTES: usize = 128;
-/// Most limits of a store.
+/// Most limits of a store that callers name. Those that a program declares are not counted.
 pub const MAX_LIMITS: usize = 10_000;
 /// Most shards.
 pub const MAX_SHARDS: u64 = 1_024;

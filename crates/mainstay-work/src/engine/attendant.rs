@@ -16,6 +16,7 @@ use crate::work::Ground;
 use futures_util::FutureExt;
 use mainstay_core::circuit::{Admitted, Circuit, Ended, Gate, Rejected};
 use mainstay_core::failure::{Class, Failure};
+use mainstay_core::names::Reserved;
 use mainstay_store::{Listener, Tx};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -329,6 +330,9 @@ impl Attendant<'_> {
                 Plan::Ended(Outcome::Failed(Failure::permanent("the item cannot be read")))
             }
             _ if is_late => Plan::Ended(Outcome::Failed(Failure::permanent("its deadline has passed"))),
+            _ if let Err(reserved) = functions.check_call(&taken.item) => {
+                Plan::Ended(Outcome::Failed(refused(&reserved)))
+            }
             None => Plan::Ended(Outcome::Unstarted),
             Some(Body::Mutation(_)) => Plan::Run,
             Some(Body::Action { run, timeout }) => {
@@ -387,6 +391,11 @@ impl Attendant<'_> {
         }
         false
     }
+}
+
+/// The failure of an item that may not call its function.
+fn refused(reserved: &Reserved) -> Failure {
+    Failure::new(Class::ValidationError, format!("{}: {reserved}", reserved.entry().code))
 }
 
 /// Looks for what was left behind anywhere.

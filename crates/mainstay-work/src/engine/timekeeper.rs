@@ -4,6 +4,7 @@ use super::Shared;
 use crate::crons;
 use crate::directory::{pool_topic, time_topic};
 use crate::enqueue::INSERT_WORK;
+use crate::error::{Error, Result};
 use crate::schema::waiting;
 use crate::work::Ground;
 use mainstay_store::{Tx, Value, params};
@@ -38,12 +39,13 @@ pub(super) async fn watch(shared: Arc<Shared>) {
             }
         };
         if wait_ms.is_some_and(|wait_ms| wait_ms <= 0) {
-            let due = async |tx: Tx, ground: Arc<Ground>| {
-                make_ready(&ground, &tx).await?;
-                crons::fire(&ground, &tx).await
-            };
-            if let Err(error) = shared.ground.store.transact_with(shared.ground.clone(), due).await {
+            // Apart, so that neither keeps the other from its time.
+            let ready = async |tx: Tx, ground: Arc<Ground>| make_ready(&ground, &tx).await;
+            if let Err(error) = shared.ground.store.transact_with(shared.ground.clone(), ready).await {
                 shared.endure(&error.into(), "letting items be ready").await;
+            }
+            if let Err(error) = fire_crons(&shared.ground).await {
+                shared.endure(&error, "firing crons").await;
             }
             continue;
         }
@@ -54,6 +56,25 @@ pub(super) async fn watch(shared: Arc<Shared>) {
             _ = look.changed() => {}
         }
     }
+}
+
+/// Fires the crons that are due, each in a transaction of its own: one that cannot be fired is passed over.
+async fn fire_crons(ground: &Arc<Ground>) -> Result<()> {
+    let store = &ground.store;
+    for cron in store.read(async |tx: Tx| crons::due(&tx).await).await? {
+        let fire =
+            async |tx: Tx, (ground, cron): (Arc<Ground>, String)| crons::fire(&ground, &tx, &cron).await;
+        let Err(error) = store.transact_with((ground.clone(), cron.clone()), fire).await else { continue };
+        let (is_unknown, error) = (error.is_outcome_unknown(), Error::from(error));
+        // What may have happened is looked at again.
+        if is_unknown || error.is_retryable() {
+            return Err(error);
+        }
+        tracing::error!(cron, code = error.code(), %error, "a cron cannot be fired");
+        let pass = async |tx: Tx, (cron, error): (String, Error)| crons::pass_over(&tx, &cron, &error).await;
+        store.transact_with((cron, error), pass).await?;
+    }
+    Ok(())
 }
 
 /// Lets what is due be ready, in the order of its time.

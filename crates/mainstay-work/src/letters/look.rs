@@ -6,6 +6,7 @@ use crate::MAX_PAGE;
 use crate::directory::Directory;
 use crate::enqueue::{parse, text, uuid};
 use crate::error::{Error, Result};
+use crate::functions::Call;
 use crate::inbox::{self, Kind};
 use crate::work::Work;
 use mainstay_store::Column::Blob;
@@ -107,6 +108,24 @@ impl Work {
         let Some(id) = parse(work_id) else { return Ok(None) };
         find(tx, id).await?.map(|row| row.get(5).map(LetterStatus::of)).transpose()
     }
+}
+
+/// Whether a call tells the end of an item, or of a retry of it, or of a retry of that.
+pub(crate) async fn is_retry(tx: &Tx, call: &Call, work_id: &str) -> mainstay_store::Result<bool> {
+    let Some(completes) = &call.completes else { return Ok(false) };
+    if completes.is_of(work_id) {
+        return Ok(true);
+    }
+    let mut next = completes.retry_of.as_deref().and_then(parse);
+    for _ in 0..MAX_HISTORY {
+        let Some(id) = next else { break };
+        if text(id) == work_id {
+            return Ok(true);
+        }
+        let Some(row) = find(tx, id).await? else { break };
+        next = written(&row)?.item.retry_of.as_deref().and_then(parse);
+    }
+    Ok(false)
 }
 
 pub(super) async fn history(work: &Work, tx: &Tx, work_id: &str) -> mainstay_store::Result<Vec<Letter>> {

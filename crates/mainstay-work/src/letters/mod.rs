@@ -16,6 +16,7 @@ mod retry;
 mod source;
 mod table;
 
+pub(crate) use look::is_retry;
 pub(crate) use recorded::recorded;
 pub(crate) use table::{INSERT, RETURN, entry, own_kind, row};
 

@@ -9,6 +9,7 @@ use crate::inbox;
 use crate::item::NewWork;
 use crate::settle::recording;
 use crate::work::Work;
+use mainstay_core::names::RESERVED_PREFIX;
 use mainstay_store::Column::Blob;
 use mainstay_store::{Bulk, Row, Tx, Value};
 use std::collections::HashMap;
@@ -132,6 +133,7 @@ async fn retry(
             letter_kind: own_kind(item),
             letter: numbers.get(id).copied(),
             is_unlisted: item.is_unlisted,
+            is_platform: item.function.starts_with(RESERVED_PREFIX) && item.is_of_platform(),
             correlation: Some(item.correlation.clone().unwrap_or_else(|| id.clone())),
             causation: item.causation.clone(),
             tenant: item.tenant.clone(),
@@ -151,11 +153,14 @@ async fn retry(
     Ok(retried)
 }
 
-/// A letter that can be tried again: it can be read, and somebody has its functions.
+/// A letter that can be tried again: it can be read, its item may call its function, and a node has its functions.
 async fn readable(work: &Work, tx: &Tx, row: &Row) -> mainstay_store::Result<Result<Written>> {
     let Ok(written) = serde_json::from_str::<Written>(row.get(7)?) else {
         return Ok(Err(Error::invalid("letter", "cannot be read")));
     };
+    if let Err(reserved) = work.ground().functions().check_call(&written.item) {
+        return Ok(Err(reserved.into()));
+    }
     let directory = &work.ground().directory;
     for function in [Some(&written.item.function), written.item.on_complete.as_ref()].into_iter().flatten() {
         if let Err(unknown) = directory.function(tx, function).await? {

@@ -10,6 +10,7 @@ use crate::item::{Item, NewWork, OnComplete, WorkResult, raw};
 use crate::span;
 use crate::work::Ground;
 use mainstay_core::failure::Failure;
+use mainstay_core::names::RESERVED_PREFIX;
 use mainstay_store::{Result, Tx};
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -64,9 +65,12 @@ fn running(mutation: &Arc<MutationBody>, tx: &Tx, call: Call) -> Running<Result<
 /// The `onComplete` of an item that is told in the transaction of its end. Another one is told by an item of its own.
 pub(super) fn told_at_once(ground: &Ground, item: &Item, ending: &Ending) -> Option<Arc<MutationBody>> {
     let functions = ground.functions();
-    let function = functions.get(item.on_complete.as_ref()?)?;
+    let name = item.on_complete.as_ref()?;
+    let function = functions.get(name)?;
+    // A caller of an earlier version could name any function of the platform. An item of its own is refused.
+    let may_be_told = function.is_told || !name.starts_with(RESERVED_PREFIX);
     match &function.body {
-        Body::Mutation(mutation) if !ending.is_told_later => Some(mutation.clone()),
+        Body::Mutation(mutation) if may_be_told && !ending.is_told_later => Some(mutation.clone()),
         _ => None,
     }
 }

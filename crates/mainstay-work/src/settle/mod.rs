@@ -1,6 +1,6 @@
 //! Ending executions: what came of them, who is told, and what becomes possible by it, in one transaction.
 //!
-//! - `one`: ends one item, or lets it start anew
+//! - `one`: ends one item, or lets it start anew; ends an item that could not be enqueued
 //! - `author`: lets authors' code run: a mutation, and whoever is told of an end
 //! - `record`: what is kept of an item that ended
 //! - `writes`: what a settlement writes, collected and written
@@ -11,7 +11,7 @@ mod record;
 mod writes;
 
 pub(crate) use author::call;
-pub(crate) use one::recording;
+pub(crate) use one::{fail_unstarted, recording};
 
 use self::one::settle_one;
 use self::record::record;

@@ -1,9 +1,10 @@
 //! Ending one item: what came of it, what that means for its letter and for those who rely on it, or when it starts anew.
 
 use super::author::{run, tell, told_at_once};
-use super::record::{record, state_of};
-use super::writes::Writes;
+use super::record::record;
+use super::writes::{Writes, write};
 use super::{Ending, Plan, Settlement};
+use crate::bounds::Bound;
 use crate::directory::Directory;
 use crate::enqueue::text;
 use crate::functions::{FunctionKind, Recording};
@@ -91,17 +92,26 @@ pub(super) async fn settle_one(
         Some(prepared) => prepared.clone(),
         None => record(&item, &result)?,
     };
-    writes.ended.extend([
-        Value::Blob(id.into_bytes().to_vec()),
-        Value::Int(settlement.pool),
-        Value::Int(state_of(&result)),
-        Value::Int(now_ms),
-        Value::Text(record),
-    ]);
+    writes.end((settlement.pool, id), &result, now_ms, record);
     if item.on_complete.is_some() {
         tell(ground, tx, settlement, index, ending, &item, result).await?;
     }
     Ok(())
+}
+
+/// Ends an item that cannot be enqueued: it failed before it could wait, and is a dead letter.
+pub(crate) async fn fail_unstarted(
+    tx: &Tx,
+    (pool, id): (i64, Uuid),
+    item: &Item,
+    error: String,
+    now_ms: i64,
+) -> Result<()> {
+    let (mut writes, result) = (Writes::default(), WorkResult::Failed { error });
+    note_letter((pool, id, item), &result, Kept::Listed, now_ms, &mut writes)?;
+    tell_operators(tx, id, item, &result)?;
+    writes.end((pool, id), &result, now_ms, record(item, &result)?);
+    write(tx, pool, now_ms, writes, 0).await
 }
 
 /// The place of a failed item's letter.
@@ -209,7 +219,7 @@ async fn requeue(
     writes.work.extend([
         Value::Blob(id.into_bytes().to_vec()),
         Value::Int(pool),
-        Value::Int(ground.directory.lane(tx, &lane).await?),
+        Value::Int(ground.directory.lane(tx, &lane, Bound::Kept).await?),
         Value::Int(state),
         Value::Int(due_at),
         Value::from(item.key.as_deref()),

@@ -1,7 +1,9 @@
 //! What a settlement writes, collected, so that each table is written once.
 
+use super::record::state_of;
 use crate::directory::{ended_topic, pool_topic, time_topic};
 use crate::enqueue::{INSERT_WORK, change, uuid};
+use crate::item::WorkResult;
 use crate::schema::waiting;
 use crate::{inbox, keys, letters};
 use mainstay_store::Column::{Blob, Int, Text};
@@ -20,7 +22,7 @@ const CANCELS: &str = "SELECT id FROM mainstay_work_cancels";
 /// What a settlement writes, collected.
 #[derive(Default)]
 pub(super) struct Writes {
-    pub(super) ended: Vec<Value>,
+    ended: Vec<Value>,
     pub(super) work: Vec<Value>,
     pub(super) keys: BTreeMap<(i64, String), i64>,
     pub(super) letters: Vec<Value>,
@@ -36,6 +38,17 @@ pub(super) struct Writes {
 }
 
 impl Writes {
+    /// Adds what is kept of an item that ended.
+    pub(super) fn end(&mut self, (pool, id): (i64, Uuid), result: &WorkResult, now_ms: i64, record: String) {
+        self.ended.extend([
+            Value::Blob(id.into_bytes().to_vec()),
+            Value::Int(pool),
+            Value::Int(state_of(result)),
+            Value::Int(now_ms),
+            Value::Text(record),
+        ]);
+    }
+
     pub(super) async fn is_to_stop(&mut self, tx: &Tx, id: Uuid) -> Result<bool> {
         let cancels = match self.cancels.take() {
             Some(cancels) => cancels,

@@ -9,7 +9,8 @@ use mainstay_testkit::time::VirtualTime;
 use mainstay_work::egress::Egress;
 use mainstay_work::http::{HttpConfig, HttpFunction};
 use mainstay_work::{
-    COMPONENT, Call, Engine, Error, Failure, Functions, Native, NewWork, Pool, RetryPolicy, Work,
+    COMPONENT, Call, Engine, Error, Failure, Functions, LetterFilter, Native, NewWork, Pool, RetryPolicy,
+    Work,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -470,5 +471,59 @@ fn a_run_behind_a_circuit_needs_somebody_who_tells_it() {
         assert_eq!(refused.code(), "WORK_INVALID");
         let refused = work.run_behind(&circuits, "provider", "unheard-of", &7, None).await.unwrap_err();
         assert_eq!(refused.code(), "UNKNOWN_FUNCTION");
+    });
+}
+
+/// The ends of items that no run behind the circuit is: a caller of an earlier version could name the function that is told,
+/// and any context.
+#[test]
+fn only_the_end_of_a_run_behind_a_circuit_counts_for_it() {
+    for_each_store(async |place| {
+        let (store, _time, circuits) = open(&place).await;
+        let service = Service::new(false);
+        let functions = service.functions().tell_circuits(&circuits);
+        let (work, engine) = start(&store, functions, 10).await;
+        let settings = Settings { max_retries: 0, ..Settings::default() };
+        circuits.define("provider", settings).await.unwrap();
+        let failures = async || circuits.status("provider").await.unwrap().failure_count;
+        let own = work.run_behind(&circuits, "provider", "charge", &7, None).await.unwrap().run_id;
+        work.wait_for(&own, PATIENCE).await.unwrap();
+        assert_eq!(failures().await, 1);
+
+        let other = work.new_id();
+        let contexts = [
+            serde_json::json!("provider"),
+            serde_json::json!({ "circuit": "provider", "runId": own }),
+            serde_json::json!({ "circuit": "provider", "runId": other }),
+            serde_json::json!({ "circuit": "provider" }),
+        ];
+        for context in contexts {
+            let forged =
+                NewWork::new("retrier", "charge", &7).unwrap().retry(RetryPolicy::new(1, 1, 1.0, 1).unwrap());
+            let forged = forged.tell_platform("mainstay.circuit-ended").context(&context).unwrap();
+            let id = work.enqueue(forged).await.unwrap().work_id;
+            assert_eq!(work.wait_for(&id, PATIENCE).await.unwrap().native, Native::Failed);
+        }
+        // All but the first, which is that of an earlier version, are refused for good.
+        let refused = async || {
+            let kind = Some("onComplete".into());
+            work.letters(LetterFilter { kind, ..LetterFilter::default() }, 10).await.unwrap().len()
+        };
+        let told = async {
+            while refused().await < 3 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, told).await.unwrap();
+        assert_eq!(failures().await, 1);
+
+        // An operator retries the run, and what that retry leaves: both are the run.
+        let mut last = own;
+        for count in 2..4 {
+            last = work.retry_letter(&last).await.unwrap();
+            work.wait_for(&last, PATIENCE).await.unwrap();
+            assert_eq!(failures().await, count);
+        }
+        engine.stop(PATIENCE).await.unwrap();
     });
 }

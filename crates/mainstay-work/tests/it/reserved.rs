@@ -256,3 +256,123 @@ fn a_dead_letter_of_a_function_of_the_platform_can_be_retried() {
         engine.stop(PATIENCE).await.unwrap();
     });
 }
+
+/// Functions of a platform that note their args: `mainstay.append`, which takes more than ids, and another one.
+fn noting(diary: &Diary) -> Functions {
+    let note = |diary: &Diary| {
+        let diary = diary.clone();
+        move |call: Call, what: String| {
+            diary.note(format!("{} {what}", call.function));
+            async { Ok(()) }
+        }
+    };
+    let effect = async |tx: Tx, _: Call, _: Value| {
+        tx.execute("INSERT INTO effects (id, what) VALUES ('e', 'told')", &[]).await.map(drop)
+    };
+    functions(diary)
+        .platform_action("mainstay.append", note(diary))
+        .platform_action("mainstay.test.note", note(diary))
+        .platform_mutation("mainstay.test.effect", effect)
+}
+
+/// Enqueues an item as an earlier version kept it, without a mark.
+async fn plant(work: &Work, function: &str, what: &str, fields: Value) -> String {
+    let new = NewWork::platform("shop", function, what).unwrap().run_after(Duration::from_secs(3_600));
+    let id = work.enqueue(new).await.unwrap().work_id;
+    let mut kept = json!({ "function": function, "args": what, "enqueuedAt": 1 });
+    kept.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let plant = async |tx: Tx, kept: String| {
+        let sql = "UPDATE mainstay_work SET item = $1 WHERE state = 1 AND item LIKE '%\"isPlatform\":true%'";
+        assert_eq!(tx.execute(sql, params![kept]).await?, 1);
+        Ok(())
+    };
+    work.store().transact_with(kept.to_string(), plant).await.unwrap();
+    work.run_now(&id).await.unwrap();
+    id
+}
+
+fn request_trace() -> Value {
+    json!({ "traceId": "2377cd93ef1759b5cab94ad444785697", "spanId": "ab0a35116be68dbe" })
+}
+
+#[test]
+fn what_a_caller_planted_before_names_were_reserved_does_not_run() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = Work::open(&store, noting(&diary)).await.unwrap();
+        work.pool(Pool::new("shop").retry(retry(3))).await.unwrap();
+        let own_id = work.new_id();
+        let tick = |cron: &str| json!({ "cron": cron, "scheduledAt": 1 });
+        let planted = [
+            // A request: an item, a run or a timer, with whatever context.
+            ("mainstay.test.note", json!({ "trace": request_trace() })),
+            ("mainstay.append", json!({ "trace": request_trace(), "key": "append:Order:1" })),
+            ("mainstay.append", json!({ "trace": request_trace(), "context": tick("mainstay.append") })),
+            // A cron, also under a name of the platform.
+            ("mainstay.test.note", json!({ "context": tick("nightly") })),
+            ("mainstay.append", json!({ "context": tick("mainstay.append") })),
+            ("mainstay.append", json!({})),
+            // Its letter that an operator has retried.
+            (
+                "mainstay.test.note",
+                json!({ "trace": request_trace(), "correlation": own_id, "retryOf": own_id }),
+            ),
+            // The telling of an end to a function that is told of none.
+            ("mainstay.append", json!({ "trace": request_trace(), "completes": own_id })),
+        ];
+        let engine = work.start().await.unwrap();
+        for (number, (function, fields)) in planted.into_iter().enumerate() {
+            let id = plant(&work, function, "forged", fields).await;
+            let status = ended(&work, &id).await;
+            assert_eq!((status.native, status.attempts), (Native::Failed, 1), "{number}");
+            let letter = work.letter(&id).await.unwrap();
+            assert!(letter.error.contains("NAME_RESERVED: function: names under"), "{}", letter.error);
+            assert_eq!(work.retry_letter(&id).await.unwrap_err().code(), "NAME_RESERVED", "{number}");
+        }
+        // Its own end is not told to a function of the platform that is told of none, at once or later.
+        for told in ["mainstay.test.note", "mainstay.test.effect"] {
+            let item = item("note", "mine").tell_platform(told);
+            ended(&work, &work.enqueue(item).await.unwrap().work_id).await;
+            let failed = async {
+                loop {
+                    let kind = Some("onComplete".into());
+                    let filter =
+                        LetterFilter { kind, function: Some(told.to_owned()), ..LetterFilter::default() };
+                    if let Some(letter) = work.letters(filter, 1).await.unwrap().pop() {
+                        return letter;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            };
+            let letter = tokio::time::timeout(PATIENCE, failed).await.unwrap();
+            assert!(letter.error.contains("NAME_RESERVED"), "{}", letter.error);
+        }
+        engine.stop(PATIENCE).await.unwrap();
+        assert_eq!(diary.entries(), ["mine#1", "mine#1"]);
+        assert!(effects(&store).await.is_empty());
+    });
+}
+
+#[test]
+fn work_in_flight_that_the_platform_enqueued_before_it_marked_its_items_runs() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = Work::open(&store, noting(&diary)).await.unwrap();
+        work.pool(Pool::new("shop").retry(retry(3))).await.unwrap();
+        let own = [
+            ("mainstay.append", json!({ "trace": request_trace(), "letterKind": "append" })),
+            ("mainstay.test.note", json!({ "trace": request_trace(), "isUnlisted": true })),
+            ("mainstay.test.note", json!({ "trace": request_trace(), "correlation": "corr_1" })),
+            ("mainstay.test.note", json!({ "context": { "replayId": "r", "step": 1 } })),
+            ("mainstay.test.note", json!({ "key": "tidy:orderSummary" })),
+        ];
+        let engine = work.start().await.unwrap();
+        let count = own.len();
+        for (number, (function, fields)) in own.into_iter().enumerate() {
+            let id = plant(&work, function, "own", fields).await;
+            assert_eq!(ended(&work, &id).await.native, Native::Success, "{number}");
+        }
+        engine.stop(PATIENCE).await.unwrap();
+        assert_eq!(diary.entries().len(), count);
+    });
+}

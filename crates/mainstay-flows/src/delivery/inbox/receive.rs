@@ -7,7 +7,10 @@ use crate::error::{Error, Result};
 use mainstay_core::failpoints::Point;
 use mainstay_core::failure::Failure;
 use mainstay_core::json::{self, Bounds};
-use mainstay_store::{Store, Tx};
+use mainstay_core::keys::has_control;
+use mainstay_core::trace::TraceContext;
+use mainstay_events::MAX_ID_BYTES;
+use mainstay_store::{Cause, Store, Tx};
 use mainstay_work::http::{Secret, SignatureError, verify_signature};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +30,22 @@ pub struct Received {
     pub event: CloudEvent,
     /// The same for every attempt to deliver it.
     pub idempotency_key: String,
+}
+
+impl Received {
+    /// The cause of what is written because of the event: its correlation, tenant and trace, and its id as the causation.
+    /// Ids of another program that records here cannot have are left out.
+    pub fn cause(&self) -> Cause {
+        let CloudEvent { id, correlationid, tenantid, traceparent, .. } = &self.event;
+        let fits = |id: &&String| (1..=MAX_ID_BYTES).contains(&id.len()) && !has_control(id);
+        let trace = traceparent.as_deref().and_then(|text| TraceContext::from_traceparent(text).ok());
+        Cause {
+            correlation_id: correlationid.as_ref().filter(fits).cloned(),
+            causation_id: Some(id).filter(fits).cloned(),
+            tenant_id: tenantid.as_ref().filter(fits).cloned(),
+            trace,
+        }
+    }
 }
 
 /// What came of an event.
@@ -140,8 +159,8 @@ impl Inbox {
         claim(tx, &self.name, &received.idempotency_key).await
     }
 
-    /// Gives an event to a handler, unless it was given before, in one transaction with its key. What the handler fails
-    /// with may be tried again, unless it is a [`Failure`] in
+    /// Gives an event to a handler, unless it was given before, in one transaction with its key. What the handler writes
+    /// inherits the event's [cause](Received::cause). What the handler fails with may be tried again, unless it is a [`Failure`] in
     /// [`Error::application`](mainstay_store::Error::application) that says otherwise.
     pub async fn receive<F, Fut>(&self, received: Received, handler: F) -> Result<Reception>
     where
@@ -153,7 +172,8 @@ impl Inbox {
             if !inbox.take_in(&tx, &received).await? {
                 return Ok(Reception::Duplicate);
             }
-            handler(tx, received).await?;
+            let cause = received.cause();
+            cause.scope(async move { handler(tx, received).await }).await?;
             inbox.store.failpoints().hit(Point::InboxHandled)?;
             Ok(Reception::Handled)
         };

@@ -11,7 +11,7 @@ use mainstay_core::keys::MAX_KEY_BYTES;
 use mainstay_core::trace::TraceContext;
 use mainstay_events::{IdempotencyKey, Log, NewEvent};
 use mainstay_store::{Cause, Tx};
-use mainstay_work::Work;
+use mainstay_work::{RETRIER_POOL, Work};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -125,10 +125,11 @@ impl Intents {
         let new = Cause::current().iter().fold(new, |new, cause| new.caused_by(cause));
         new.check()?;
         let shared = &self.shared;
-        if let Some(handler) = &new.on_timeout.handler
-            && !shared.work.knows_in(tx, handler).await?
-        {
-            return Err(mainstay_work::Error::UnknownFunction(handler.clone()).into());
+        if let Some(handler) = &new.on_timeout.handler {
+            if !shared.work.knows_in(tx, handler).await? {
+                return Err(mainstay_work::Error::UnknownFunction(handler.clone()).into());
+            }
+            shared.work.promise_in(tx, RETRIER_POOL, handler);
         }
         let now_ms = tx.now_ms().await?;
         let mut record = shared.drafted(&new, now_ms);

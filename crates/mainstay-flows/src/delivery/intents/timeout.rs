@@ -155,7 +155,8 @@ impl Shared {
             timeouts: record.timeouts + 1,
             metadata: kept.metadata.clone(),
         };
-        let item = NewWork::new(RETRIER_POOL, handler, &args)?.caused_by(&record.cause());
+        // The intent goes on whatever became of its handler.
+        let item = NewWork::new(RETRIER_POOL, handler, &args)?.caused_by(&record.cause()).owed();
         Cause::apart_sync(|| self.work.enqueue_in(tx, [item]))?;
         Ok(())
     }

@@ -5,9 +5,9 @@ use mainstay_events::{Condition, NewEvent, Selection};
 use mainstay_flows::commands::{
     Command, Commands, ConflictRetry, Decision, Handling, Outcome, Rejection, State,
 };
-use mainstay_store::params;
+use mainstay_store::{Tx, params};
 use mainstay_testkit::stores::{Kind, Place, for_each_store};
-use mainstay_work::{LetterFilter, NewWork, Pool};
+use mainstay_work::{FunctionKind, LetterFilter, NewWork, Pool};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
@@ -474,5 +474,40 @@ fn b_071_who_waits_for_the_end_is_told_by_a_node_that_can() {
         }
         engine.stop(PATIENCE).await.unwrap();
         assert_eq!(other.told().await, [r#"failed "kept""#]);
+    });
+}
+
+#[test]
+fn a_deferred_command_ends_though_nothing_can_be_told_of_it_any_more() {
+    for_each_store(async |place| {
+        let house = open(&place).await;
+        house.work.declare("remote", FunctionKind::Action).await.unwrap();
+        move_scope(&house, 0, 6).await;
+        let retry = || patient().on_complete("remote", &json!(1)).unwrap();
+        let unknown = patient().on_complete("nobody", &json!(1)).unwrap();
+        let refused =
+            house.dispatcher.dispatch(reserve("Reserve", 5, unknown).id("other")).await.unwrap_err();
+        assert_eq!(refused.code(), "UNKNOWN_FUNCTION");
+        let dispatched = house.dispatcher.dispatch(reserve("Reserve", 5, retry())).await.unwrap();
+        let Outcome::Deferred(deferred) = &dispatched.outcome else { panic!("{dispatched:?}") };
+        assert_eq!(house.work.delete_function("remote").await.unwrap_err().code(), "WORK_NAME_IN_USE");
+        // As an earlier version deleted it.
+        let delete = async |tx: Tx| {
+            tx.execute("DELETE FROM mainstay_lanes WHERE function = 'remote'", &[]).await?;
+            tx.execute("DELETE FROM mainstay_functions WHERE name = 'remote'", &[]).await
+        };
+        house.store.transact(delete).await.unwrap();
+        let house = House::open_on(house.store.clone(), stock(&house.diary), house.diary.clone()).await;
+        let engine = house.work.start().await.unwrap();
+        house.work.run_now(&deferred.work_id).await.unwrap();
+        let letter = loop {
+            if let Some(letter) = house.work.letters(LetterFilter::default(), 1).await.unwrap().pop() {
+                break letter;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!((&*letter.function, &*letter.pool), ("remote", "dcbRetryPool"));
+        assert_eq!(house.dispatcher.status("cmd-1").await.unwrap().state, State::Executed);
+        engine.stop(PATIENCE).await.unwrap();
     });
 }

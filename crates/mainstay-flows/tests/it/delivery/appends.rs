@@ -6,7 +6,7 @@ use mainstay_flows::delivery::Retries;
 use mainstay_flows::delivery::appends::{APPEND_POOL, AppendResult, Appends, NewAppend};
 use mainstay_store::{Options, Store, Tx, params};
 use mainstay_testkit::stores::for_each_store;
-use mainstay_work::{Call, Functions, OnComplete, Pool, Work, WorkResult};
+use mainstay_work::{Call, Functions, Native, NewWork, OnComplete, Pool, Work, WorkResult};
 use serde_json::json;
 
 struct Bench {
@@ -213,5 +213,37 @@ fn b_163_what_cannot_be_repeated_or_put_in_order_is_refused_and_nothing_is_enque
         // The pool is the platform's (item 271).
         let pool = Pool::platform().into_iter().find(|pool| pool.name() == APPEND_POOL).unwrap();
         assert_eq!(bench.work.pool_status(APPEND_POOL).await.unwrap().settings, pool);
+    });
+}
+
+/// Takes the mark of the platform from the items that wait, as an earlier version kept them.
+async fn unmark(store: &Store) {
+    let unmark = async |tx: Tx| {
+        let sql = "UPDATE mainstay_work SET item = replace(item, '\"isPlatform\"', '\"isForgotten\"')";
+        tx.execute(sql, &[]).await
+    };
+    assert!(store.transact(unmark).await.unwrap() > 0);
+}
+
+#[test]
+fn an_event_that_a_caller_planted_before_names_were_reserved_is_not_appended() {
+    for_each_store(async |place| {
+        let bench = Bench::open(place.options(), retries(5)).await;
+        let planted =
+            NewWork::platform(APPEND_POOL, "mainstay.append", &reserved("forged", "ord-1")).unwrap();
+        let planted = bench.work.enqueue(planted.key("append:Order:ord-1")).await.unwrap().work_id;
+        let legitimate = bench.appends.append(NewAppend::new(reserved("saga-1", "ord-1"))).await.unwrap();
+        unmark(&bench.store).await;
+        let engine = bench.work.start().await.unwrap();
+        let failed = bench.work.wait_for(&planted, PATIENCE).await.unwrap();
+        assert_eq!((failed.native, failed.attempts), (Native::Failed, 1));
+        let done = bench.work.wait_for(&legitimate, PATIENCE).await.unwrap();
+        assert_eq!(done.native, Native::Success);
+        let found = events(&bench.log).await;
+        let keys: Vec<_> = found.iter().map(|event| event.idempotency_key().unwrap()).collect();
+        assert_eq!(keys, ["OrderFulfillment:saga-1:reserveStock"]);
+        let refused = bench.work.retry_letter(&planted).await.unwrap_err();
+        assert_eq!(refused.code(), "NAME_RESERVED");
+        engine.stop(PATIENCE).await.unwrap();
     });
 }

@@ -2,6 +2,7 @@
 
 use super::publications::bench::{Bench, PATIENCE, targets};
 use axum::Router;
+use mainstay_events::{Log, NewEvent, Selection};
 use mainstay_flows::delivery::inbox::{self, Inbox, Received, Reception};
 use mainstay_flows::delivery::publications::{Status, Target, Webhook};
 use mainstay_store::{Error as StoreError, Store, Tx, params};
@@ -9,7 +10,7 @@ use mainstay_testkit::stores::{Place, for_each_store};
 use mainstay_testkit::time::VirtualTime;
 use mainstay_work::egress::Egress;
 use mainstay_work::http::{HttpConfig, Secret, sign};
-use mainstay_work::{Class, Failure};
+use mainstay_work::{Call, Class, Failure, Functions, NewWork, Pool, Work};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -263,5 +264,66 @@ fn a_publication_goes_from_one_store_into_another_and_is_taken_once() {
         );
         assert_eq!(taken(&receiving).await, [id]);
         engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+/// What the handler writes belongs to what the event belongs to.
+#[test]
+fn what_a_handler_writes_inherits_the_correlation_causation_tenant_and_trace_of_the_event() {
+    for_each_store(async |place| {
+        let components = [inbox::COMPONENT, mainstay_events::COMPONENT, mainstay_work::COMPONENT];
+        let store = components.into_iter().fold(place.options(), mainstay_store::Options::component);
+        let store = store.open().await.unwrap();
+        let log = Log::open(&store).await.unwrap();
+        let work =
+            Work::open(&store, Functions::new().action("ship", async |_: Call, _: ()| Ok(()))).await.unwrap();
+        work.pool(Pool::new("shop")).await.unwrap();
+        let inbox = Inbox::new(&store, "inventory", [secret("s")]).unwrap();
+        let receive = async |extensions: serde_json::Value| {
+            let mut event = json!({ "specversion": "1.0", "source": "orders", "type": "OrderSubmitted" });
+            event.as_object_mut().unwrap().extend(extensions.as_object().unwrap().clone());
+            let body = event.to_string().into_bytes();
+            let header = sign(&[secret("s")], &body, store.clock().now_ms());
+            let received = inbox.verify(Some(&header), None, &body).unwrap();
+            let (of_handler, work) = (log.clone(), work.clone());
+            let handler = move |tx: Tx, received: Received| {
+                let (log, work) = (of_handler.clone(), work.clone());
+                async move {
+                    let key = received.event.id.chars().take(8).collect::<String>();
+                    let appended = NewEvent::new("Reserved", &key)?.context("inventory");
+                    log.append_in(&tx, appended).map_err(mainstay_store::Error::from)?;
+                    let ship = NewWork::new("shop", "ship", &()).map_err(mainstay_store::Error::from)?;
+                    work.enqueue_in(&tx, [ship]).map_err(mainstay_store::Error::from)?;
+                    Ok(())
+                }
+            };
+            assert_eq!(inbox.receive(received, handler).await.unwrap(), Reception::Handled);
+            let event = log.read(&Selection::all(), 10).await.unwrap().events.pop().unwrap();
+            let item = async |tx: Tx| {
+                let sql = "SELECT item FROM mainstay_work ORDER BY place DESC LIMIT 1";
+                tx.query_one(sql, &[]).await?.get::<String>(0)
+            };
+            let item: serde_json::Value = serde_json::from_str(&store.read(item).await.unwrap()).unwrap();
+            (event, item)
+        };
+        let (event, item) = receive(json!({
+            "id": "evt-1", "correlationid": "corr-1", "causationid": "cmd-1", "tenantid": "acme",
+            "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        }))
+        .await;
+        assert_eq!((event.correlation_id(), event.causation_id()), ("corr-1", Some("evt-1")));
+        assert_eq!(event.tenant(), Some("acme"));
+        assert_eq!(event.trace().unwrap().trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
+        let fields = ["correlation", "causation", "tenant"].map(|name| item[name].as_str().unwrap());
+        assert_eq!(fields, ["corr-1", "evt-1", "acme"]);
+        assert_eq!(item["trace"]["traceId"], "4bf92f3577b34da6a3ce929d0e0e4736");
+
+        // What another program says and no record here can have is left out, and the event is taken all the same.
+        let (event, item) = receive(json!({
+            "id": "x".repeat(300), "correlationid": "a\nb", "tenantid": "", "traceparent": "none",
+        }))
+        .await;
+        assert_eq!((event.causation_id(), event.tenant()), (None, None));
+        assert!(event.correlation_id() != "a\nb" && item.get("causation").is_none(), "{item}");
     });
 }

@@ -1,6 +1,7 @@
 //! Projections: following the log, failures, an operator's means.
 
 mod following;
+mod forged;
 mod letters;
 mod marks;
 mod nodes;

@@ -4,14 +4,14 @@ use super::super::definition::{Definition, MAX_LIMITS};
 use crate::{Error, Result};
 use mainstay_core::limits::Limit;
 use mainstay_store::{Bulk, Row, Tx, Value, params};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 static LIMITS: LazyLock<Bulk> = LazyLock::new(|| {
     Bulk::list("SELECT name, version, definition FROM mainstay_limits WHERE name IN ({values})")
 });
 const PAGE: &str = "SELECT name, definition FROM mainstay_limits WHERE name > $1 ORDER BY name LIMIT $2";
-const COUNT: &str = "SELECT count(*) FROM mainstay_limits";
+const NAMES: &str = "SELECT name FROM mainstay_limits";
 const IS_THERE: &str = "SELECT 1 FROM mainstay_limits WHERE name = $1";
 const VERSION: &str = "SELECT definition FROM mainstay_limit_versions WHERE name = $1 AND version = $2";
 /// Versions begin with the time, so that a limit that was deleted and made anew has other ones than before.
@@ -25,6 +25,10 @@ const DELETE: &str = "DELETE FROM mainstay_limits WHERE name = $1";
 const DELETE_VERSIONS: &str = "DELETE FROM mainstay_limit_versions WHERE name = $1";
 const PUT_VERSION: &str = "INSERT INTO mainstay_limit_versions (name, version, definition) \
      SELECT name, version, definition FROM mainstay_limits WHERE name = $1 ON CONFLICT DO NOTHING";
+/// Versions of a limit that are kept. A budget that was last used before so many changes counts as full.
+const VERSIONS_KEPT: i64 = 100;
+const DELETE_OLD_VERSIONS: &str = "DELETE FROM mainstay_limit_versions WHERE name = $1 AND version <= (\
+     SELECT version FROM mainstay_limit_versions WHERE name = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)";
 
 /// A limit as it was at one version.
 #[derive(Debug)]
@@ -41,6 +45,8 @@ pub(super) struct Named {
 #[derive(Default)]
 pub(super) struct Directory {
     known: RwLock<HashMap<String, Arc<Named>>>,
+    /// Limits that this program declares. They are neither refused nor counted.
+    own: RwLock<HashSet<String>>,
 }
 
 impl Directory {
@@ -86,12 +92,27 @@ impl Directory {
         row.map(|row| Named::read(version, row.get(0)?)).transpose()
     }
 
+    /// This program declares a limit.
+    pub(super) fn own(&self, name: &str) {
+        self.own.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+    }
+
     /// Defines a limit, or changes it.
-    pub(super) async fn put(tx: &Tx, name: &str, definition: &Definition) -> mainstay_store::Result<bool> {
-        if tx.query(IS_THERE, params![name]).await?.is_empty() {
+    pub(super) async fn put(
+        &self,
+        tx: &Tx,
+        name: &str,
+        definition: &Definition,
+    ) -> mainstay_store::Result<bool> {
+        let own = self.own.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if !own.contains(name) && tx.query(IS_THERE, params![name]).await?.is_empty() {
             // One after another on all nodes, so that two do not pass the bound together.
             tx.lock("mainstay.limits.names").await?;
-            if tx.query_one(COUNT, &[]).await?.get::<i64>(0)? >= MAX_LIMITS as i64 {
+            let mut found = 0;
+            for row in tx.query(NAMES, &[]).await? {
+                found += usize::from(!own.contains(row.get::<&str>(0)?));
+            }
+            if found >= MAX_LIMITS {
                 return Err(Error::TooManyLimits.into());
             }
         }
@@ -125,6 +146,7 @@ impl Directory {
         let changed = tx.execute(sql, params![name, text]).await? > 0;
         if changed {
             tx.execute(PUT_VERSION, params![name]).await?;
+            tx.execute(DELETE_OLD_VERSIONS, params![name, VERSIONS_KEPT]).await?;
         }
         Ok(changed)
     }

@@ -94,19 +94,28 @@ impl Limits {
                 Ok(())
             })
             .await?;
-        let ground =
-            Ground { store, directory: Arc::default(), sweep: Arc::default(), heard: Heard::default() };
+        let directory: Arc<Directory> = Arc::default();
+        shipped().iter().for_each(|(name, _)| directory.own(name));
+        let ground = Ground { store, directory, sweep: Arc::default(), heard: Heard::default() };
         Ok(Self(Batcher::new(ground, LANES)))
     }
 
     /// Defines a limit, or changes it: on all nodes, from the next decision on. What was used stays used.
     pub async fn define(&self, name: &str, definition: Definition) -> Result<()> {
         check_name(name)?;
-        let put = async |tx: Tx, (name, definition): (String, Definition)| {
-            Directory::put(&tx, &name, &definition).await
+        let put = async |tx: Tx, (directory, name, definition): (Arc<Directory>, String, Definition)| {
+            directory.put(&tx, &name, &definition).await
         };
-        self.store().transact_with((name.to_owned(), definition), put).await?;
+        let context = (self.ground().directory.clone(), name.to_owned(), definition);
+        self.store().transact_with(context, put).await?;
         Ok(())
+    }
+
+    /// As [`define`](Self::define), for a limit that this program names: callers cannot use up its room.
+    pub async fn declare(&self, name: &str, definition: Definition) -> Result<()> {
+        check_name(name)?;
+        self.ground().directory.own(name);
+        self.define(name, definition).await
     }
 
     /// Deletes a limit with all its budgets: on all nodes, from the next decision on. Those that Mainstay ships with stay.

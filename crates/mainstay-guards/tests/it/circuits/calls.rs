@@ -6,9 +6,9 @@ use mainstay_core::failure::{Class, Failure};
 use mainstay_core::trace::TraceContext;
 use mainstay_guards::Error;
 use mainstay_guards::circuits::{
-    COMPONENT, Circuits, Ended, MAX_CIRCUITS, Rate, RunEnded, Settings, Slow, Span, State,
+    COMPONENT, Circuits, Ended, Force, MAX_CIRCUITS, Rate, RunEnded, Settings, Slow, Span, State,
 };
-use mainstay_store::{Options, params};
+use mainstay_store::{Options, Tx, params};
 use mainstay_testkit::stores::for_each_store;
 use std::sync::Arc;
 use std::time::Duration;
@@ -247,33 +247,65 @@ fn what_is_told_in_a_transaction_is_undone_with_it() {
     });
 }
 
-#[tokio::test]
-async fn there_are_not_more_circuits_than_there_may_be() {
-    let store = Options::new("sqlite::memory:").component(COMPONENT).open().await.unwrap();
-    let fill = "INSERT INTO mainstay_circuits (name, state, failure_count, success_count, settings, updated_at, version) \
-         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) \
-         SELECT 'c' || i, 0, 0, 0, '{}', 0, 1 FROM n";
-    let most = MAX_CIRCUITS as i64;
-    let filling = async |tx: mainstay_store::Tx, (fill, most): (&'static str, i64)| {
-        tx.execute(fill, params![most]).await
+/// As many circuits as callers may name.
+async fn fill(house: &House) {
+    let fill = async |tx: Tx, most: i64| {
+        let sql = "INSERT INTO mainstay_circuits (name, state, failure_count, success_count, settings, updated_at, version) \
+             SELECT 'c' || i, 0, 0, 0, '{}', 0, 1 FROM (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
+             WHERE i < CAST($1 AS BIGINT)) SELECT i FROM n) AS n";
+        tx.execute(sql, params![most]).await
     };
-    store.transact_with((fill, most), filling).await.unwrap();
-    let circuits = Circuits::open(&store).await.unwrap();
-    let circuit = circuits.circuit("one too many").unwrap();
-    fail(&circuit).await;
-    circuits.flush().await.unwrap();
-    assert_eq!(circuit.status().await.unwrap().updated_at, None);
-    let force = mainstay_guards::circuits::Force {
-        is_open: true,
-        actor: "ada".into(),
-        reason: "why not".into(),
-        for_ms: None,
-    };
-    let refused = circuits.force("one too many", force).await.unwrap_err();
-    assert!(matches!(refused, Error::TooManyCircuits), "{refused}");
-    let known = circuits.circuit("c7").unwrap();
-    open(&circuits, &known).await;
-    assert_eq!(known.status().await.unwrap().state, State::Open);
+    house.store.transact_with(MAX_CIRCUITS as i64, fill).await.unwrap();
+}
+
+#[test]
+fn callers_name_no_more_circuits_than_there_may_be() {
+    for_each_store(async |place| {
+        let house = House::open(place).await;
+        fill(&house).await;
+        let circuits = &house.circuits;
+        // What a caller reports of a call elsewhere.
+        let invented = circuits.circuit("one too many").unwrap();
+        let status = invented.report(Ended::Failed(&busy()), 1, None).await.unwrap();
+        assert_eq!((status.updated_at, invented.gate()), (None, Gate::Open));
+        let force = || Force { is_open: true, actor: "ada".into(), reason: "why not".into(), for_ms: None };
+        let refused = circuits.force("one too many", force()).await.unwrap_err();
+        assert!(matches!(refused, Error::TooManyCircuits), "{refused}");
+        let refused = circuits.define("one too many", Settings::default()).await.unwrap_err();
+        assert!(matches!(refused, Error::TooManyCircuits), "{refused}");
+        let known = circuits.circuit("c7").unwrap();
+        // As often as opens a circuit by default.
+        for _ in 0..5 {
+            known.report(Ended::Failed(&busy()), 1, None).await.unwrap();
+        }
+        assert_eq!(known.status().await.unwrap().state, State::Open);
+    });
+}
+
+#[test]
+fn a_circuit_that_the_program_names_opens_however_many_names_callers_have_invented() {
+    for_each_store(async |place| {
+        let house = House::open(place).await;
+        fill(&house).await;
+        let circuits = &house.circuits;
+        // One that its own calls go through, one with settings of the program, one of the configuration.
+        let used = circuits.circuit("used").unwrap();
+        let set = circuits.circuit_with("set", Settings::default()).unwrap();
+        circuits.declare("configured", Settings::default()).await.unwrap();
+        let configured = circuits.circuit("configured").unwrap();
+        for circuit in [used, set, configured] {
+            open(circuits, &circuit).await;
+            assert_eq!(circuit.status().await.unwrap().state, State::Open, "{}", circuit.name());
+            circuits.look_around().await.unwrap();
+            assert_eq!(circuit.gate(), Gate::Shut, "{}", circuit.name());
+        }
+        // A durable run that failed.
+        let record = async |tx: Tx, circuits: Circuits| {
+            circuits.record_in(&tx, "run", "run-1", RunEnded::Failed).await
+        };
+        house.store.transact_with(circuits.clone(), record).await.unwrap();
+        assert_eq!(circuits.status("run").await.unwrap().failure_count, 1);
+    });
 }
 
 #[test]

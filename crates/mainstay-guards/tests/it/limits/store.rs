@@ -420,14 +420,14 @@ fn a_store_has_no_more_limits_than_it_may_have() {
     for_each_store(async |place| {
         let limits = InStore::open(&place).await.limits;
         let fill = async |tx: Tx| {
-            let sql = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9997) \
+            let sql = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9999) \
                  INSERT INTO mainstay_limits (name, version, definition, changed_at) \
                  SELECT 'limit ' || n, 1, (SELECT definition FROM mainstay_limits WHERE name = 'adminOperations'), 0 \
                  FROM numbers";
             tx.execute(sql, &[]).await
         };
         limits.store().transact(fill).await.unwrap();
-        // There is room for one, and several want it at once.
+        // There is room for one, and several want it at once. Those that Mainstay ships with are not counted.
         let names: Vec<String> = (0..8).map(|number| format!("last {number}")).collect();
         let racing = names.iter().map(|name| limits.define(name, bucket(1.0, 1_000)));
         let raced = futures_util::future::join_all(racing).await;
@@ -436,6 +436,46 @@ fn a_store_has_no_more_limits_than_it_may_have() {
         assert_eq!(refused.code(), "LIMITS_TOO_MANY");
         assert_eq!(limits.definition("one more").await.unwrap_err().code(), "UNKNOWN_LIMIT");
         limits.define("limit 7", bucket(1.0, 1_000)).await.unwrap();
+        // A program that names one of its own starts all the same.
+        let program = Limits::open(limits.store().clone()).await.unwrap();
+        program.declare("configured", bucket(1.0, 1_000)).await.unwrap();
+        assert!(program.consume("configured", "a", 1).await.unwrap().allowed);
+        assert_eq!(
+            program.define("one more", bucket(1.0, 1_000)).await.unwrap_err().code(),
+            "LIMITS_TOO_MANY"
+        );
+    });
+}
+
+/// A budget is converted from the version it was last used at, as long as that is kept.
+#[test]
+fn a_limit_that_is_changed_again_and_again_keeps_a_hundred_versions() {
+    for_each_store(async |place| {
+        let limits = InStore::open(&place).await.limits;
+        let change = async |capacity: u32| {
+            limits.define("limit", bucket(f64::from(capacity), 86_400_000)).await.unwrap();
+        };
+        let versions = async || {
+            let sql = "SELECT count(*) FROM mainstay_limit_versions WHERE name = 'limit'";
+            limits
+                .store()
+                .read(async move |tx: Tx| tx.query_one(sql, &[]).await?.get::<i64>(0))
+                .await
+                .unwrap()
+        };
+        change(1_000).await;
+        assert_eq!(limits.consume("limit", "old", 400).await.unwrap(), Decision::allowed(600));
+        change(1_001).await;
+        assert_eq!(limits.consume("limit", "recent", 400).await.unwrap(), Decision::allowed(601));
+        for capacity in 1_002..=1_100 {
+            change(capacity).await;
+        }
+        assert_eq!(versions().await, 100);
+        assert_eq!(limits.value("limit", "recent").await.unwrap().value, 700);
+        // The version that it was last used at is gone: it counts as full.
+        assert_eq!(limits.value("limit", "old").await.unwrap().value, 1_100);
+        change(1_101).await;
+        assert_eq!(versions().await, 100);
     });
 }
 

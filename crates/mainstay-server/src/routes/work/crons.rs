@@ -44,7 +44,7 @@ pub(super) async fn put(
     Path(name): Path<String>,
     Json(cron): Json<Cron>,
 ) -> Answer<Masked<CronStatus>> {
-    work.cron(Cron { name: name.clone(), ..cron }).await?;
+    work.put_cron(Cron { name: name.clone(), ..cron }).await?;
     status(&work, name).await
 }
 

@@ -438,6 +438,10 @@ pub(super) struct CronStatus {
     fired: u64,
     /// The last tick that did.
     last_at: Option<i64>,
+    /// The last tick that could not, unless a later one did.
+    failed_at: Option<i64>,
+    /// The reason, with its code.
+    error: Option<String>,
 }
 
 /// The cron that is gone.

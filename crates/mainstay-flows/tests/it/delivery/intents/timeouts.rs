@@ -6,7 +6,8 @@ use mainstay_flows::delivery::intents::{Completion, IntentStatus, Intents, NewIn
 use mainstay_store::Tx;
 use mainstay_testkit::stores::for_each_store;
 use mainstay_testkit::time::VirtualTime;
-use mainstay_work::{LetterFilter, NewWork, TIMER_POOL};
+use mainstay_work::bounds::MAX_LANES_OF_POOL;
+use mainstay_work::{FunctionKind, LetterFilter, NewWork, RETRIER_POOL, TIMER_POOL};
 use serde_json::json;
 use std::time::Duration;
 
@@ -240,5 +241,84 @@ fn intents_are_forgotten_a_week_after_they_ended_and_pending_ones_never() {
         timers(70).await;
         assert_eq!(count().await, 72);
         assert_eq!(house.intents.get(&pending).await.unwrap().status, IntentStatus::Pending);
+    });
+}
+
+#[test]
+fn a_handler_is_kept_while_an_intent_names_it_and_its_call_has_room() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let house = House::on(store).await;
+        house.work.declare("remote", FunctionKind::Action).await.unwrap();
+        house.intents.record(submission("1", OnTimeout::abandon().handler("remote"))).await.unwrap();
+        assert_eq!(house.work.delete_function("remote").await.unwrap_err().code(), "WORK_NAME_IN_USE");
+        // Callers fill the pool in which handlers are called.
+        let hour = Duration::from_secs(3_600);
+        house.work.declare("filler", FunctionKind::Action).await.unwrap();
+        let filler = |priority: usize| {
+            let new = NewWork::new(RETRIER_POOL, "filler", &()).unwrap().priority(priority as i16);
+            new.run_after(hour)
+        };
+        // One lane is that of the handler.
+        house.work.enqueue_all((1..MAX_LANES_OF_POOL).map(filler).collect()).await.unwrap();
+        house.work.declare("late", FunctionKind::Action).await.unwrap();
+        let no_room = house.intents.record(submission("2", OnTimeout::abandon().handler("late"))).await;
+        assert_eq!(no_room.unwrap_err().code(), "WORK_NAMES_TOO_MANY");
+        time.advance(10 * 60_000).await.unwrap();
+        let engine = house.work.start().await.unwrap();
+        until(async || {
+            let waiting = house.work.pending(RETRIER_POOL, 1_000).await.unwrap();
+            waiting.iter().any(|item| item.function == "remote").then_some(())
+        })
+        .await;
+        engine.stop(PATIENCE).await.unwrap();
+    });
+}
+
+#[test]
+fn an_intent_ends_when_its_time_is_up_though_its_handler_is_gone() {
+    for_each_store(async |place| {
+        let (store, time) = VirtualTime::open_with(&place, components(place.options())).await.unwrap();
+        let house = House::on(store.clone()).await;
+        house.work.declare("remote", FunctionKind::Action).await.unwrap();
+        let intent =
+            house.intents.record(submission("1", OnTimeout::abandon().handler("remote"))).await.unwrap();
+        // As an earlier version deleted it, under an intent.
+        let delete = async |tx: Tx| {
+            tx.execute("DELETE FROM mainstay_lanes WHERE function = 'remote'", &[]).await?;
+            tx.execute("DELETE FROM mainstay_functions WHERE name = 'remote'", &[]).await
+        };
+        store.transact(delete).await.unwrap();
+        // And one whose handler a caller named before names of the platform were reserved.
+        let planted =
+            house.intents.record(submission("2", OnTimeout::abandon().handler("handle"))).await.unwrap();
+        let plant = async |tx: Tx| {
+            let sql =
+                "UPDATE mainstay_intents SET intent = replace(intent, '\"handle\"', '\"mainstay.append\"')";
+            tx.execute(sql, &[]).await
+        };
+        store.transact(plant).await.unwrap();
+        let house = House::on(store).await;
+        time.advance(10 * 60_000).await.unwrap();
+        let engine = house.work.start().await.unwrap();
+        let letters = until(async || {
+            let letters = house.work.letters(LetterFilter::default(), 10).await.unwrap();
+            (letters.len() == 2).then_some(letters)
+        })
+        .await;
+        let refused = letters.iter().find(|letter| letter.function == "mainstay.append").unwrap();
+        assert!(refused.error.starts_with("NAME_RESERVED: "), "{}", refused.error);
+        let refused = house.work.retry_letter(&refused.work_id).await.unwrap_err();
+        assert_eq!(refused.code(), "NAME_RESERVED");
+        let found = house.intents.get(&planted.intent_key).await.unwrap();
+        assert_eq!(found.status, IntentStatus::Abandoned);
+        let letter = letters.iter().find(|letter| letter.function == "remote").unwrap();
+        assert_eq!((&*letter.function, &*letter.pool), ("remote", RETRIER_POOL));
+        assert!(letter.error.starts_with("UNKNOWN_FUNCTION: "), "{}", letter.error);
+        let found = house.intents.get(&intent.intent_key).await.unwrap();
+        assert_eq!(found.status, IntentStatus::Abandoned);
+        house.work.declare("remote", FunctionKind::Action).await.unwrap();
+        house.work.retry_letter(&letter.work_id).await.unwrap();
+        engine.stop(PATIENCE).await.unwrap();
     });
 }
