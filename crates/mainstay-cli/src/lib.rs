@@ -6,7 +6,7 @@
 //! - `log`: what is told while a verb runs; `spans`, what it knows of spans; `export`, which sends them to a collector
 //! - `client`: the API, at a server or in this process; `audited`: what verbs change that no route does
 //! - `services`: the services of a store, as the configuration defines them
-//! - `signals`: when the process is told to stop
+//! - `signals`: when the process is told to stop; `descriptors`: how many files and sockets it may open
 //! - `reference`: the pages under docs/ that are generated
 //! - `output`, `shown`, `error`: what a person or a program gets to see
 
@@ -14,6 +14,7 @@ mod arguments;
 mod audited;
 mod client;
 pub mod config;
+mod descriptors;
 mod error;
 mod export;
 mod log;

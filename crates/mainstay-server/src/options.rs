@@ -1,6 +1,7 @@
 //! How a server is started.
 
 use crate::health::HealthRules;
+use crate::listen::places;
 use crate::tokens::Lives;
 use axum::body::Body;
 use mainstay_core::addresses::Range;
@@ -120,6 +121,22 @@ impl Options {
     /// admins without a tenant are served; others are answered with `CONNECTIONS_FULL`.
     pub fn max_connections(self, max_connections: usize) -> Self {
         Self { max_connections: max_connections.max(1), ..self }
+    }
+
+    /// File descriptors that connections take at most, those of the reserve included.
+    pub fn descriptors(&self) -> usize {
+        self.max_connections + places::reserve(self.max_connections)
+    }
+
+    /// The same options with no more connections than so many file descriptors allow, the reserve included.
+    pub fn within_descriptors(self, most: usize) -> Self {
+        let max_connections = self.max_connections.min(places::most_within(most));
+        Self { max_connections, ..self }
+    }
+
+    /// How many connections are open at once, beside the reserve.
+    pub fn connections(&self) -> usize {
+        self.max_connections
     }
 
     /// Most connections of one address, or of one IPv6 network of 64 bits, outside of the reserve. Addresses of your own

@@ -2,11 +2,30 @@
 //!
 //! A copy appears under its name only once it is complete and on the disk, and never takes the place of a file that is
 //! there. On SQLite it is a database of its own; on PostgreSQL it is what `pg_dump` writes.
+//!
+//! A copy has every token that worked when it was made, so nobody may serve it as it is: a copy on SQLite, and a database into
+//! which a restore is under way, have a table that marks them, and a marked database is not opened. [`Restoring::finish`]
+//! removes the mark, after the restored store was made ready.
 
-use crate::{Error, Location, Options, Result, files};
+use crate::{Error, Location, Options, Result, Store, Tx, files};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+/// Marks a database that is no store until it was restored.
+pub(crate) const MARK: &str =
+    "CREATE TABLE IF NOT EXISTS mainstay_restore_pending (marked_at BIGINT NOT NULL)";
+pub(crate) const UNMARK: &str = "DROP TABLE IF EXISTS mainstay_restore_pending";
+const IS_MARKED_SQLITE: &str =
+    "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'mainstay_restore_pending'";
+const IS_MARKED_POSTGRES: &str =
+    "SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass('mainstay_restore_pending')";
+
+/// Whether a database is marked.
+pub(crate) async fn is_marked(store: &Store) -> Result<bool> {
+    let sql = if store.is_postgres() { IS_MARKED_POSTGRES } else { IS_MARKED_SQLITE };
+    store.read_with(sql, async |tx: Tx, sql| Ok(tx.query_one(sql, &[]).await?.get::<i64>(0)? > 0)).await
+}
 
 /// Copies the store at `url` to a new file and returns its size. The store is not opened: on SQLite another process may
 /// own it and go on writing.
@@ -59,13 +78,24 @@ pub async fn restore(backup: &Path, options: Options) -> Result<Restoring> {
             })
             .await?;
             let url = format!("sqlite:{}", draft.path().display());
-            Ok(Restoring { options: Options { url, ..options }, draft: Some(draft) })
+            Ok(Restoring { options: Options { url, is_restoring: true, ..options }, draft: Some(draft) })
         }
         #[cfg(feature = "postgres")]
         Location::Postgres(url) => {
-            crate::drivers::postgres::check_empty(&url).await?;
-            blocking(move || crate::drivers::postgres::undump(&url, &backup)).await?;
-            Ok(Restoring { options, draft: None })
+            use crate::drivers::postgres;
+            postgres::check_empty(&url).await?;
+            // Before there is anything that could be served.
+            postgres::run(&url, MARK).await?;
+            let undumped = blocking({
+                let url = url.clone();
+                move || postgres::undump(&url, &backup)
+            });
+            if let Err(error) = undumped.await {
+                // It is as empty as it was, unless nobody knows.
+                let _ = postgres::run(&url, UNMARK).await;
+                return Err(error);
+            }
+            Ok(Restoring { options: Options { is_restoring: true, ..options }, draft: None })
         }
         #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
         other => Err(no_driver(&other)),
@@ -86,7 +116,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|lost| Error::Panicked(lost.to_string()))?
 }
 
-/// A store that was made from a backup and is not in its place yet. Dropped, a SQLite file is removed again.
+/// A store that was made from a backup and is not in its place yet. Dropped, a SQLite file is removed again; a PostgreSQL
+/// database stays as it is and is not opened.
 #[derive(Debug)]
 pub struct Restoring {
     options: Options,
@@ -99,9 +130,23 @@ impl Restoring {
         self.options.clone()
     }
 
-    /// Puts it in its place; it must be closed.
-    pub fn finish(self) -> Result<()> {
-        self.draft.map_or(Ok(()), |draft| draft.finish().map(drop))
+    /// Puts it in its place and lets it be opened; it must be closed.
+    pub async fn finish(self) -> Result<()> {
+        match (Location::parse(&self.options.url)?, self.draft) {
+            #[cfg(feature = "sqlite")]
+            (Location::File(_), Some(draft)) => {
+                blocking(move || {
+                    crate::drivers::sqlite::run(draft.path(), UNMARK)?;
+                    draft.finish().map(drop)
+                })
+                .await
+            }
+            #[cfg(feature = "postgres")]
+            (Location::Postgres(url), _) => crate::drivers::postgres::run(&url, UNMARK).await,
+            (other, _) => {
+                Err(Error::Url { url: other.to_string(), reason: "nothing is restored there".to_owned() })
+            }
+        }
     }
 }
 

@@ -110,6 +110,9 @@ pub enum Error {
         /// Why.
         source: Box<Error>,
     },
+    /// The database is a backup, or a restore into it has not finished.
+    #[error("{0} is a backup, or a restore into it has not finished")]
+    NotRestored(String),
     /// Too many transactions wait; nothing was done.
     #[error("the store was busy for {waited_ms} ms: {reason}")]
     Busy {
@@ -267,6 +270,7 @@ impl Error {
             Self::CommitUnknown(_) => &COMMIT_UNKNOWN,
             Self::Conflict { .. } => &CONFLICT,
             Self::Timeout { .. } => &TIMEOUT,
+            Self::NotRestored(_) => &NOT_RESTORED,
             Self::ReadEvicted { .. } => &READ_EVICTED,
             Self::Constraint { .. } => &CONSTRAINT,
             Self::Sql(_) => &SQL_INVALID,
@@ -348,6 +352,9 @@ mainstay_core::codes! {
     MIGRATION_FAILED "STORE_MIGRATION_FAILED" 500 false
         "A migration failed and was rolled back; the schema is as it was."
         "Read the cause, mend it, and run `mainstay migrate` again.";
+    NOT_RESTORED "STORE_NOT_RESTORED" 500 false
+        "The database is a backup, or a restore into it has not finished. Tokens in it may have been revoked since, so it is not opened."
+        "Run `mainstay restore FILE --store URL` with the URL of a new store. Drop a PostgreSQL database that an interrupted restore has left, and restore into an empty one.";
     BUSY "STORE_BUSY" 503 true
         "More transactions wait than the store accepts, or another process holds the database. Nothing was done."
         "Try again after a moment; if it lasts, look at the writer queue and commit time in the metrics.";

@@ -28,6 +28,9 @@ pub mod defaults {
     pub const WAL_LIMIT_BYTES: u64 = 1 << 30;
 }
 
+/// Fewest readers of a store, or connections on PostgreSQL: one for searches, and one for everything else.
+const LEAST_READERS: usize = 2;
+
 /// Longest time that a group of transactions on SQLite collects members, since the first waits for the last.
 const COLLECTING: Duration = Duration::from_millis(10);
 
@@ -75,6 +78,8 @@ pub struct Options {
     pub(crate) queue_limit: usize,
     pub(crate) readers: usize,
     pub(crate) connections: usize,
+    /// Opens a database that is marked as a backup, see `backup`.
+    pub(crate) is_restoring: bool,
     pub(crate) wal_limit_bytes: u64,
     pub(crate) durability: Durability,
     pub(crate) migrate: bool,
@@ -96,6 +101,7 @@ impl Options {
             queue_limit: defaults::QUEUE_LIMIT,
             readers: defaults::READERS,
             connections: defaults::CONNECTIONS,
+            is_restoring: false,
             wal_limit_bytes: defaults::WAL_LIMIT_BYTES,
             durability: Durability::default(),
             migrate: true,
@@ -138,14 +144,15 @@ impl Options {
         Self { queue_limit: queue_limit.max(1), ..self }
     }
 
-    /// How many reads run at once on SQLite.
+    /// How many reads run at once on SQLite: two at the least, so that a search leaves one to others.
     pub fn readers(self, readers: usize) -> Self {
-        Self { readers: readers.max(1), ..self }
+        Self { readers: readers.max(LEAST_READERS), ..self }
     }
 
-    /// How many connections the pool keeps on PostgreSQL, besides one for wake-ups.
+    /// How many connections the pool keeps on PostgreSQL, besides one for wake-ups: two at the least, as of
+    /// [readers](Self::readers).
     pub fn connections(self, connections: usize) -> Self {
-        Self { connections: connections.max(1), ..self }
+        Self { connections: connections.max(LEAST_READERS), ..self }
     }
 
     /// How large the write-ahead log of SQLite may grow before the reads that keep it alive are ended.

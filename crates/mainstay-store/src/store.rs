@@ -1,6 +1,6 @@
 //! The store as its users see it.
 
-use crate::backup::{Draft, blocking};
+use crate::backup::{self, Draft, blocking};
 use crate::body::Body;
 use crate::capabilities::Capabilities;
 use crate::drivers::Driver;
@@ -42,7 +42,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     failpoints: Failpoints,
-    /// Places for searches: fewer than there are readers.
+    /// Places for searches: fewer than there are readers, of which there are two at the least.
     searches: Arc<Semaphore>,
     companions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
@@ -68,6 +68,9 @@ impl Store {
         let companions = Mutex::default();
         let inner = Inner { driver, location, figures, hub, clock, random, failpoints, searches, companions };
         let store = Self { inner: Arc::new(inner), manner: Manner::default() };
+        if !options.is_restoring && backup::is_marked(&store).await? {
+            return Err(Error::NotRestored(store.location().to_string()));
+        }
         let report = migrations::run(&store, &options).await?;
         store.inner.driver.opened();
         for step in &report.applied {
@@ -147,9 +150,10 @@ impl Store {
         self.read(move |tx| work(tx, context.clone())).await
     }
 
-    /// As [`read_with`](Self::read_with), for a search in large texts. Searches take at most a quarter of the readers, or of
-    /// the connections on PostgreSQL, so that other reads never wait for them. A search that finds no place within two
-    /// seconds ends with [`Error::SearchBusy`].
+    /// As [`read_with`](Self::read_with), for a search: a read that looks through rows or texts which no index tells apart.
+    /// Searches take at most a quarter of the readers, or of the connections on PostgreSQL, and never the last one, so that
+    /// other reads do not wait for them. A store in memory has one connection for everything. A search that finds no place
+    /// within two seconds ends with [`Error::SearchBusy`].
     pub async fn search_with<C, T, F, Fut>(&self, context: C, work: F) -> Result<T>
     where
         C: Clone + Send + 'static,
@@ -205,6 +209,7 @@ impl Store {
     }
 
     /// Copies the whole store to a new file, as of one snapshot, while others go on writing; returns the file's size.
+    /// The copy is not a store: only a restore makes one of it.
     /// See [`backup`](crate::backup).
     pub async fn backup(&self, target: &Path) -> Result<u64> {
         let draft = Draft::begin(target)?;

@@ -24,10 +24,11 @@ const BATCHES_OF: &str = "SELECT 1 FROM mainstay_batches WHERE pool = $1 LIMIT 1
 const LETTERS_OF: &str = "SELECT 1 FROM mainstay_letters WHERE status = 0 AND pool = $1 LIMIT 1";
 const REMEMBER: &str = "INSERT INTO mainstay_deleted_pools (number, name, last_lane, deleted_at) \
      SELECT $1, $2, coalesce(max(number), 0), mainstay_now() FROM mainstay_lanes";
-const DELETE: [&str; 7] = [
+const DELETE: [&str; 8] = [
     "DELETE FROM mainstay_lanes WHERE pool = $1",
     "DELETE FROM mainstay_work_keys WHERE pool = $1",
     "DELETE FROM mainstay_dedupe WHERE pool = $1",
+    "DELETE FROM mainstay_dedupe_of_tenants WHERE pool = $1",
     "DELETE FROM mainstay_slots WHERE pool = $1",
     "DELETE FROM mainstay_pool_changes WHERE pool = $1",
     "DELETE FROM mainstay_pool_totals WHERE pool = $1",

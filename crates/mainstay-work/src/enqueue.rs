@@ -63,6 +63,11 @@ const DEDUPE: &str = "INSERT INTO mainstay_dedupe (pool, dedupe_key, id, until_m
      ON CONFLICT (pool, dedupe_key) DO UPDATE SET id = excluded.id, until_ms = excluded.until_ms \
      WHERE mainstay_dedupe.until_ms <= $5";
 const FIND_DEDUPE: &str = "SELECT id FROM mainstay_dedupe WHERE pool = $1 AND dedupe_key = $2";
+const DEDUPE_OF_TENANT: &str = "INSERT INTO mainstay_dedupe_of_tenants (pool, dedupe_key, id, until_ms, tenant) \
+     VALUES ($1, $2, $3, $4, $6) ON CONFLICT (pool, tenant, dedupe_key) DO UPDATE SET id = excluded.id, \
+     until_ms = excluded.until_ms WHERE mainstay_dedupe_of_tenants.until_ms <= $5";
+const FIND_DEDUPE_OF_TENANT: &str =
+    "SELECT id FROM mainstay_dedupe_of_tenants WHERE pool = $1 AND dedupe_key = $2 AND tenant = $3";
 
 /// Notes how the numbers of a pool have changed.
 pub(crate) async fn change(
@@ -423,22 +428,9 @@ async fn place(
         && directory.function(tx, on_complete).await?? == FunctionKind::Action.as_str()
     {
         // The end is told by an item of its own, which finds its lane here.
-        let lane = Lane { pool, function: on_complete.as_str().into(), priority: 0 };
-        if !lanes.contains_key(&lane) {
-            let number = directory.lane(tx, &lane, bound_of(ground, new, (on_complete, 0))).await?;
-            lanes.insert(lane, number);
-        }
+        lane_of(ground, tx, entry, (pool, on_complete, 0), lanes).await?;
     }
-    let lane = Lane { pool, function: new.function.as_str().into(), priority: new.priority.into() };
-    let number = match lanes.get(&lane) {
-        Some(number) => *number,
-        None => {
-            let number =
-                directory.lane(tx, &lane, bound_of(ground, new, (&new.function, new.priority))).await?;
-            lanes.insert(lane, number);
-            number
-        }
-    };
+    let number = lane_of(ground, tx, entry, (pool, &new.function, new.priority), lanes).await?;
     let due_at = match new.start {
         Start::Now => now_ms,
         Start::AfterMs(delay) => now_ms.saturating_add(delay),
@@ -447,24 +439,47 @@ async fn place(
     Ok(Place { pool, lane: number, due_at, fate: Fate::Waits })
 }
 
-/// Finds the entries whose dedupe key is in use, also by another one of them.
+/// The lane of a function in a pool, which is made when it is not there. `lanes` has those that this transaction has found.
+async fn lane_of(
+    ground: &Ground,
+    tx: &Tx,
+    entry: &Entry,
+    (pool, function, priority): (i64, &str, i16),
+    lanes: &mut HashMap<Lane, i64>,
+) -> mainstay_store::Result<i64> {
+    let lane = Lane { pool, function: function.into(), priority: priority.into() };
+    if let Some(number) = lanes.get(&lane) {
+        return Ok(*number);
+    }
+    let number = ground.directory.lane(tx, &lane, bound_of(ground, &entry.new, (function, priority))).await?;
+    lanes.insert(lane, number);
+    Ok(number)
+}
+
+/// Finds the entries whose dedupe key is in use within their tenant, also by another one of them.
 async fn dedupe(tx: &Tx, entries: &[Entry], places: &mut [Place], now_ms: i64) -> mainstay_store::Result<()> {
     let keyed = entries.iter().enumerate().filter_map(|(number, entry)| {
         let (key, window) = entry.new.dedupe.as_ref()?;
-        Some((
-            places[number].pool,
-            key.as_str(),
-            number,
-            i64::try_from(window.as_millis()).unwrap_or(i64::MAX),
-        ))
+        let tenant = entry.new.tenant.as_deref();
+        let window_ms = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
+        Some((places[number].pool, tenant, key.as_str(), number, window_ms))
     });
     // In the order of the keys, as everybody takes them.
-    let keyed: BTreeSet<(i64, &str, usize, i64)> = keyed.collect();
-    for (pool, key, number, window_ms) in keyed {
+    let keyed: BTreeSet<(i64, Option<&str>, &str, usize, i64)> = keyed.collect();
+    for (pool, tenant, key, number, window_ms) in keyed {
         let until = now_ms.saturating_add(window_ms);
         let id = entries[number].id.into_bytes();
-        if tx.execute(DEDUPE, params![pool, key, &id[..], until, now_ms]).await? == 0 {
-            let existing = tx.query_one(FIND_DEDUPE, params![pool, key]).await?;
+        let is_new = match tenant {
+            None => tx.execute(DEDUPE, params![pool, key, &id[..], until, now_ms]).await?,
+            Some(tenant) => {
+                tx.execute(DEDUPE_OF_TENANT, params![pool, key, &id[..], until, now_ms, tenant]).await?
+            }
+        };
+        if is_new == 0 {
+            let existing = match tenant {
+                None => tx.query_one(FIND_DEDUPE, params![pool, key]).await?,
+                Some(tenant) => tx.query_one(FIND_DEDUPE_OF_TENANT, params![pool, key, tenant]).await?,
+            };
             places[number].fate = Fate::Repeats(uuid(existing.get(0)?));
         }
     }

@@ -166,7 +166,7 @@ impl NewWork {
         Ok(self)
     }
 
-    /// For so long, another item of the same pool and dedupe key is not enqueued but answered with this one.
+    /// For so long, another item of the same pool, tenant and dedupe key is not enqueued but answered with this one.
     pub fn dedupe(mut self, key: impl Into<String>, window: Duration) -> Self {
         self.dedupe = Some((key.into(), window));
         self

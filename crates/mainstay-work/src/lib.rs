@@ -47,6 +47,7 @@ mod settle;
 mod simulation;
 mod span;
 mod status;
+mod statuses;
 mod work;
 
 pub use behind::Started;
@@ -69,6 +70,7 @@ pub use pull::{Extended, MAX_WAIT, Pull, Pulled, PulledItem};
 pub use retrier::{RETRIER_POOL, RunOptions, TIMER_POOL};
 pub use schema::COMPONENT;
 pub use status::{Canceled, Native, State, Status};
+pub use statuses::PoolPage;
 pub use work::Work;
 
 /// Longest args, context and return value.

@@ -15,6 +15,7 @@ pub static COMPONENT: Component = Component {
         GUARD_LEASES,
         NOTE_POOLS_OF_LETTERS,
         MARK_CRONS,
+        DEDUPE_BY_TENANT,
     ],
 };
 
@@ -39,7 +40,7 @@ pub(crate) mod waiting {
 /// - `mainstay_ended`: what came of every item, kept for a while.
 /// - `mainstay_letters`: what ended failed, with all that is needed to try again.
 /// - `mainstay_work_cancels`: running items that are to stop.
-/// - `mainstay_dedupe`: items that must not be enqueued again for a while.
+/// - `mainstay_dedupe`: items without a tenant that must not be enqueued again for a while.
 /// - `mainstay_pool_changes`, `mainstay_pool_totals`: how many wait, as a sum of changes. A count that every transaction
 ///   updated would make all of them wait for each other.
 /// - `mainstay_crons`: what is enqueued by the clock.
@@ -266,6 +267,33 @@ const MARK_CRONS: Step = Step {
     ]),
     needs: 0,
 };
+
+/// `mainstay_dedupe_of_tenants`: items of tenants that must not be enqueued again for a while. A dedupe key is unique within
+/// a tenant. Items without one stay in `mainstay_dedupe`, where programs that do not know this table find them, and keep
+/// those of tenants too.
+const DEDUPE_BY_TENANT: Step = Step {
+    name: "dedupe_by_tenant",
+    script: Script::Each {
+        sqlite: &[
+            "CREATE TABLE mainstay_dedupe_of_tenants (
+                pool BIGINT NOT NULL, tenant TEXT COLLATE \"binary\" NOT NULL,
+                dedupe_key TEXT COLLATE \"binary\" NOT NULL, id BLOB NOT NULL, until_ms BIGINT NOT NULL,
+                PRIMARY KEY (pool, tenant, dedupe_key))",
+            DEDUPE_OF_TENANTS_BY_TIME,
+        ],
+        postgres: &[
+            "CREATE TABLE mainstay_dedupe_of_tenants (
+                pool BIGINT NOT NULL, tenant TEXT COLLATE \"binary\" NOT NULL,
+                dedupe_key TEXT COLLATE \"binary\" NOT NULL, id BYTEA NOT NULL, until_ms BIGINT NOT NULL,
+                PRIMARY KEY (pool, tenant, dedupe_key))",
+            DEDUPE_OF_TENANTS_BY_TIME,
+        ],
+    },
+    needs: 0,
+};
+
+const DEDUPE_OF_TENANTS_BY_TIME: &str =
+    "CREATE INDEX mainstay_dedupe_of_tenants_by_time ON mainstay_dedupe_of_tenants (until_ms)";
 
 const DEAD_LETTERS_BY_REFERENCE: &str =
     "CREATE UNIQUE INDEX mainstay_dead_letters_by_reference ON mainstay_dead_letters (reference, name, kind)";

@@ -10,11 +10,11 @@ use crate::fronts::Fronts;
 use crate::functions::{FunctionKind, Functions};
 use crate::item::{NewWork, own_name};
 use crate::lease;
-use crate::pool::{Depth, Pool, PoolStatus};
+use crate::pool::Pool;
 use crate::retrier::own_pools;
 use mainstay_core::ids::Ids;
 use mainstay_core::random::Random;
-use mainstay_store::{Row, Store, Tx, params};
+use mainstay_store::{Store, Tx, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -164,15 +164,10 @@ struct Opened;
 
 const SET_PAUSED: &str =
     "UPDATE mainstay_pools SET is_paused = $2, changed_at = mainstay_now() WHERE number = $1";
-const POOLS: &str = "SELECT number, name, settings, is_paused, changed_at FROM mainstay_pools";
 pub(crate) const TOTALS: &str = "SELECT CAST(coalesce(sum(pending), 0) AS BIGINT), CAST(coalesce(sum(started), 0) AS BIGINT), \
      CAST(coalesce(sum(ended), 0) AS BIGINT) FROM (\
      SELECT pending, started, ended FROM mainstay_pool_totals WHERE pool = $1 UNION ALL \
      SELECT pending, started, ended FROM mainstay_pool_changes WHERE pool = $1) AS parts";
-const LATELY: &str = "SELECT CAST(coalesce(sum(started), 0) AS BIGINT), CAST(coalesce(sum(ended), 0) AS BIGINT) \
-     FROM mainstay_pool_changes WHERE pool = $1 AND changed_at > $2";
-const FRONT: &str =
-    "SELECT due_at FROM mainstay_work WHERE lane = $1 AND state = 0 AND place > $2 ORDER BY place LIMIT 1";
 const READY: &str = "SELECT count(*) FROM (SELECT place FROM mainstay_work WHERE lane = $1 AND state = 0 AND place > $2 \
      LIMIT $3) AS some_of_them";
 /// What is due and nobody has made ready yet; looked for among as many as count.
@@ -356,37 +351,6 @@ impl Work {
         Ok(self.store().transact_with((pool.to_owned(), is_paused), set).await?)
     }
 
-    /// All pools, and how they are doing.
-    pub async fn pools(&self) -> Result<Vec<PoolStatus>> {
-        let read = async |tx: Tx, ground: Arc<Ground>| {
-            let mut pools = Vec::new();
-            for row in tx.query(&format!("{POOLS} ORDER BY name"), &[]).await? {
-                pools.push(pool_status(&ground, &tx, &row).await?);
-            }
-            Ok(pools)
-        };
-        Ok(self.store().read_with(self.ground.clone(), read).await?)
-    }
-
-    /// A pool, and how it is doing.
-    pub async fn pool_status(&self, pool: &str) -> Result<PoolStatus> {
-        let read = async |tx: Tx, (ground, pool): (Arc<Ground>, String)| {
-            let row = tx.query_optional(&format!("{POOLS} WHERE name = $1"), params![&pool]).await?;
-            let row = row.ok_or_else(|| Error::UnknownPool(pool))?;
-            pool_status(&ground, &tx, &row).await
-        };
-        Ok(self.store().read_with((self.ground.clone(), pool.to_owned()), read).await?)
-    }
-
-    /// How much waits in a pool.
-    pub async fn depth(&self, pool: &str) -> Result<Depth> {
-        let read = async |tx: Tx, (ground, pool): (Arc<Ground>, String)| {
-            let number = Directory::pool(&tx, &pool).await??;
-            depth(&ground, &tx, number).await
-        };
-        Ok(self.store().read_with((self.ground.clone(), pool.to_owned()), read).await?)
-    }
-
     /// How many items of a pool could start now and have not been taken, counted up to `most`. Unlike
     /// [`Depth::pending`] that leaves out what waits for its time or its key.
     pub async fn due(&self, pool: &str, most: u64) -> Result<u64> {
@@ -424,37 +388,4 @@ impl Work {
     pub(crate) fn ground(&self) -> &Arc<Ground> {
         &self.ground
     }
-}
-
-async fn pool_status(ground: &Ground, tx: &Tx, row: &Row) -> mainstay_store::Result<PoolStatus> {
-    let settings = ground.settings(row.get(1)?, row.get(2)?)?;
-    Ok(PoolStatus {
-        name: row.get(1)?,
-        settings: (*settings).clone(),
-        is_paused: row.get(3)?,
-        changed_at: row.get(4)?,
-        depth: depth(ground, tx, row.get(0)?).await?,
-    })
-}
-
-async fn depth(ground: &Ground, tx: &Tx, pool: i64) -> mainstay_store::Result<Depth> {
-    let now_ms = tx.now_ms().await?;
-    let totals = tx.query_one(TOTALS, params![pool]).await?;
-    let (pending, started, ended): (i64, i64, i64) = (totals.get(0)?, totals.get(1)?, totals.get(2)?);
-    let lately = tx.query_one(LATELY, params![pool, now_ms - LATELY_MS]).await?;
-    let mut oldest: Option<i64> = None;
-    for lane in Directory::lanes_of(tx, pool, |_| true).await?.into_iter().flatten() {
-        if let Some(row) = tx.query_optional(FRONT, params![lane, ground.reached(&[lane])]).await? {
-            let due_at: i64 = row.get(0)?;
-            oldest = Some(oldest.map_or(due_at, |oldest| oldest.min(due_at)));
-        }
-    }
-    let per_second = |count: i64| count as f64 * 1_000.0 / LATELY_MS as f64;
-    Ok(Depth {
-        pending: u64::try_from(pending).unwrap_or(0),
-        running: u64::try_from(started - ended).unwrap_or(0),
-        oldest_age_ms: oldest.map(|due_at| (now_ms - due_at).max(0)),
-        started_per_second: per_second(lately.get(0)?),
-        ended_per_second: per_second(lately.get(1)?),
-    })
 }

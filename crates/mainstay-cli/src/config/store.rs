@@ -63,17 +63,18 @@ static QUEUE_LIMIT: Setting = setting(
     "How many transactions may wait at once. Further ones wait outside, and end with `STORE_BUSY` when \
      `busyTimeoutMs` is over.",
 );
-static READERS: Setting = setting(
+pub(crate) static READERS: Setting = setting(
     "readers",
     Integer { least: 1, most: Some(64) },
     Value::Integer(defaults::READERS as i64),
-    "How many reads run at once on SQLite.",
+    "How many reads run at once on SQLite. Less than 2 counts as 2: searches leave one to other reads.",
 );
-static CONNECTIONS: Setting = setting(
+pub(crate) static CONNECTIONS: Setting = setting(
     "connections",
     Integer { least: 1, most: Some(1_000) },
     Value::Integer(defaults::CONNECTIONS as i64),
-    "How many connections the pool keeps on PostgreSQL, besides one for wake-ups.",
+    "How many connections the pool keeps on PostgreSQL, besides one for wake-ups. Less than 2 counts as 2: searches leave one to \
+     others.",
 );
 static WAL_LIMIT_BYTES: Setting = setting(
     "walLimitBytes",

@@ -2,7 +2,7 @@
 
 use crate::arguments::Global;
 use crate::config::{self, Config, Setting};
-use crate::{Error, Result, log, output, services, signals};
+use crate::{Error, Result, descriptors, log, output, services, signals};
 use clap::Args;
 use mainstay::store::Store;
 use mainstay_server::{Routes, Server, Stopped, Tokens};
@@ -72,6 +72,7 @@ async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<Stopped> {
     let services = services::open(config, store).await?;
+    let options = descriptors::fit(options, config, store, &services.work.pools().await?);
     let server = Server::bind_with(options, services.clone(), Routes::default()).await?;
     let engine = services.work.start().await?;
     let listening = Listening {

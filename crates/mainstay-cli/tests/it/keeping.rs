@@ -1,6 +1,6 @@
 //! `mainstay verify`, `backup`, `restore` and `events erase`: a log is looked after.
 
-use crate::program::Folder;
+use crate::program::{Folder, command};
 use mainstay::events::COMPONENT;
 use mainstay::prelude::*;
 use mainstay_testkit::postgres::{Database, Postgres};
@@ -188,6 +188,40 @@ fn a_restored_backup_revives_no_token() {
             tokens["tokens"].as_array().unwrap().iter().all(|token| token["revokedAt"].is_null()),
             "{tokens}"
         );
+    }
+}
+
+/// The process dies between the data and the end of the restore: its tokens must not work.
+#[test]
+fn a_restore_that_died_half_way_and_a_backup_are_served_by_nobody() {
+    let server = Postgres::shared().unwrap();
+    let databases = [server.database().unwrap(), server.database().unwrap()];
+    for (old, new) in [("sqlite:old.db", "sqlite:new.db"), (databases[0].url(), databases[1].url())] {
+        let folder = Folder::new();
+        let is_file = old.starts_with("sqlite");
+        let run = |verb: &str, store: &str| folder.run(&format!("{verb} --json --store {store}")).json();
+        let made = run("token create --name gone --role admin", old);
+        run("backup night", old);
+        run(&format!("token revoke {}", made["token"]["id"].as_str().unwrap()), old);
+
+        let mut dying = command(&folder, &format!("restore night --store {new}"));
+        let died = dying.env("MAINSTAY_FAILPOINTS", "store.commit=abort").output().unwrap();
+        assert_eq!(died.status.code(), None, "{died:?}");
+        if is_file {
+            assert!(!folder.files().contains(&"new.db".to_owned()), "{:?}", folder.files());
+        }
+        // What is there after the death: the database, or the copy.
+        let left = if is_file { "sqlite:night" } else { new };
+        for verb in ["serve --listen 127.0.0.1:0", "token list", "migrate", "verify"] {
+            let answer = folder.run(&format!("{verb} --store {left}"));
+            let said = format!("{}{}", answer.stdout, answer.stderr);
+            assert!(answer.code != 0 && said.contains("STORE_NOT_RESTORED"), "{verb}: {answer:?}");
+        }
+        let again = folder.run(&format!("restore night --store {new}"));
+        match is_file {
+            true => assert_eq!(again.code, 0, "{again:?}"),
+            false => again.assert_failed(1, "STORE_TARGET_EXISTS"),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod curl;
 mod dead_letters;
 mod demo;
 mod deploy;
+mod descriptors;
 mod documents;
 mod endpoint;
 mod events;

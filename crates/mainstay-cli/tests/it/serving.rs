@@ -40,6 +40,26 @@ impl Serving {
         Self::listening(command)
     }
 
+    /// Under limits that a shell sets first.
+    pub(crate) fn start_limited(folder: &Folder, limits: &str) -> Self {
+        let program = command(folder, "serve --json --listen 127.0.0.1:0");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{limits} && exec \"$0\" \"$@\"")]);
+        shell.arg(program.get_program()).args(program.get_args()).current_dir(folder.path());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        Self::run(shell)
+    }
+
+    /// The limits that hold for it, as Linux tells them.
+    pub(crate) fn limits(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).unwrap()
+    }
+
     fn run(mut command: Command) -> Self {
         command.stderr(Stdio::piped());
         Self::listening(command)

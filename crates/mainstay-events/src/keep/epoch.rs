@@ -43,8 +43,8 @@ pub struct Restored {
 ///
 /// Tokens of the backup work again, those too that were revoked since: see [`restore_with`].
 ///
-/// A SQLite file gets its name only after all of that. Problems do not stop it: a damaged backup may be the only one,
-/// and what is damaged is not served. On PostgreSQL nobody may use the database before this has returned.
+/// A SQLite file gets its name only after all of that, and a PostgreSQL database is not opened before. Problems do not stop it: a
+/// damaged backup may be the only one, and what is damaged is not served.
 pub async fn restore(
     from: &Path,
     options: Options,
@@ -54,7 +54,8 @@ pub async fn restore(
 }
 
 /// As [`restore`], and changes the store with `prepare` before it is in its place: what must hold again that was decided after
-/// the backup, such as that tokens are revoked. When that fails, nothing is restored.
+/// the backup, such as that tokens are revoked. When that fails, or the process dies, there is no SQLite file; a PostgreSQL
+/// database has what was restored and is not opened (`STORE_NOT_RESTORED`): drop it, and restore into an empty one.
 pub async fn restore_with<T>(
     from: &Path,
     options: Options,
@@ -70,7 +71,7 @@ pub async fn restore_with<T>(
     };
     store.close().await;
     let looked = looked?;
-    restoring.finish()?;
+    restoring.finish().await?;
     Ok(looked)
 }
 

@@ -10,6 +10,8 @@ const MAX_TEXT_BYTES: usize = 512;
 const MAX_BYTES: usize = 8 << 10;
 /// Deepest nesting that is written down.
 const MAX_DEPTH: usize = 8;
+/// Deepest nesting that is read. Routes take less.
+const MAX_READ_DEPTH: usize = 100;
 
 /// Members in which an application keeps what it knows. The audit is never erased, so it does not repeat them: of calls below
 /// `/v1` it tells how long they were.
@@ -30,9 +32,9 @@ pub(super) fn of(path: &str, query: Option<&str>, body: Option<&[u8]>) -> Value 
         args.insert("query".to_owned(), Value::Object(members.collect()));
     }
     if let Some(body) = body.filter(|body| !body.is_empty()) {
-        let told = match serde_json::from_slice::<Value>(body) {
-            Ok(value) => hide("", &value, 0, payload),
-            Err(_) => json!(format!("{} bytes that are no JSON", body.len())),
+        let told = match readable(body) {
+            Some(value) => hide("", &value, 0, payload),
+            None => json!(format!("{} bytes that are no JSON", body.len())),
         };
         args.insert("body".to_owned(), told);
     }
@@ -41,6 +43,12 @@ pub(super) fn of(path: &str, query: Option<&str>, body: Option<&[u8]>) -> Value 
         return args;
     }
     json!({ "path": text(path), "isCut": true })
+}
+
+/// A body that the parser takes without recursing deeper than is usual, also one that its route has refused.
+fn readable(body: &[u8]) -> Option<Value> {
+    mainstay_core::json::check_readable(body, MAX_READ_DEPTH).ok()?;
+    serde_json::from_slice(body).ok()
 }
 
 fn hide(name: &str, value: &Value, depth: usize, payload: &[&str]) -> Value {
@@ -100,6 +108,29 @@ mod tests {
         assert_eq!(told["body"]["events"][0]["data"], "[15 bytes]");
         assert_eq!(told["body"]["events"][0]["type"], "Placed");
         assert!(of("/admin/x", None, Some(body.to_string().as_bytes())).to_string().contains("canary"));
+    }
+
+    /// A document in which each level is JSON in a string, which the parser reads again from a depth of its own.
+    fn chained(most_bytes: usize) -> String {
+        let (mut chain, mut levels) = ("[]".to_owned(), 0);
+        loop {
+            let inner = format!("{}{chain}{}", "[".repeat(100), "]".repeat(100));
+            let next = json!({ "$serde_json::private::RawValue": inner }).to_string();
+            if next.len() > most_bytes {
+                assert!(levels > 5, "{levels}");
+                return chain;
+            }
+            (chain, levels) = (next, levels + 1);
+        }
+    }
+
+    #[test]
+    fn a_body_that_the_parser_would_read_ever_deeper_is_not_read() {
+        let hostile = [chained(64 << 10), format!("{}1{}", "[".repeat(120), "]".repeat(120))];
+        for body in hostile {
+            let told = of("/admin/x", None, Some(body.as_bytes()));
+            assert_eq!(told["body"], json!(format!("{} bytes that are no JSON", body.len())));
+        }
     }
 
     #[test]

@@ -60,9 +60,20 @@ struct State {
     evicted: Notify,
 }
 
+/// Places of the reserve beside so many ordinary ones.
+pub(crate) fn reserve(most: usize) -> usize {
+    (most / RESERVED_SHARE).max(LEAST_RESERVED)
+}
+
+/// Most ordinary places that have room together with their reserve; one, where not even that has.
+pub(crate) fn most_within(descriptors: usize) -> usize {
+    let beside_least = descriptors.saturating_sub(LEAST_RESERVED);
+    beside_least.min(descriptors * RESERVED_SHARE / (RESERVED_SHARE + 1)).max(1)
+}
+
 impl Places {
     pub(crate) fn new(most: usize, most_per_address: usize, proxies: Vec<Range>) -> Arc<Self> {
-        let reserve = (most / RESERVED_SHARE).max(LEAST_RESERVED);
+        let reserve = reserve(most);
         Arc::new(Self { most, most_per_address, reserve, proxies, taken: Mutex::default() })
     }
 
@@ -166,6 +177,19 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_places_as_have_room_with_their_reserve() {
+        for descriptors in 10..5_000 {
+            let most = most_within(descriptors);
+            assert!(most + reserve(most) <= descriptors, "{descriptors}: {most}");
+            assert!(
+                most + 1 + reserve(most + 1) >= descriptors,
+                "{descriptors}: {most} is less than there is room for"
+            );
+        }
+        assert_eq!((most_within(1_056), most_within(0)), (1_024, 1));
+    }
     use futures_util::FutureExt;
 
     fn address(text: &str) -> IpAddr {

@@ -236,6 +236,18 @@ fn pools_are_made_changed_paused_and_looked_at() {
         let pools = shop.get("/v1/pools").await;
         let names: Vec<_> = pools["pools"].as_array().unwrap().iter().map(|pool| &pool["name"]).collect();
         assert_eq!(names, ["a/b", "deadLetterPool", "eventAppendPool", "retrier", "shop", "timers"]);
+        let (mut paged, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = shop.get(&format!("/v1/pools?limit=4{cursor}")).await;
+            paged.extend(page["pools"].as_array().unwrap().iter().map(|pool| pool["name"].clone()));
+            let Some(next) = page["next"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        assert!(paged.iter().eq(names.iter().copied()), "{paged:?}");
+        for refused in ["limit=0", "limit=1001", "page=2"] {
+            let answer = get(&format!("/v1/pools?{refused}")).send(shop.address).await;
+            assert_eq!(answer.status, 400, "{refused}");
+        }
 
         assert_eq!(shop.post("/v1/pools/shop/pause", json!({})).await["isPaused"], true);
         let id = shop.enqueue(json!({"function": "echo", "args": 1})).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[test]
 fn a_full_queue_is_busy_after_the_deadline_and_nothing_was_done() {
     for_each_store(async |place| {
-        let options = place.options().queue_limit(1).connections(1).busy_timeout(Duration::from_secs(1));
+        let options = place.options().queue_limit(1).connections(2).busy_timeout(Duration::from_secs(1));
         let store = options.transaction_timeout(Duration::from_secs(5)).open().await.unwrap();
         create_table(&store).await;
         let started = Arc::new(tokio::sync::Notify::new());

@@ -252,7 +252,7 @@ async fn every_file_of_a_store_is_its_owners_alone() {
 
     let (copy, restored) = (home.folder.path().join("copy"), home.folder.path().join("restored.db"));
     let restoring = mainstay_store::backup::restore(&copy, Options::new(url(&restored))).await.unwrap();
-    restoring.finish().unwrap();
+    restoring.finish().await.unwrap();
     assert!(modes(home.folder.path()).contains(&("restored.db".to_owned(), 0o600)));
 }
 

@@ -42,3 +42,20 @@ fn searches_leave_most_readers_to_others() {
         store.search_with((), look).await.unwrap();
     });
 }
+
+#[test]
+fn the_only_reader_that_was_asked_for_is_not_one_for_searches() {
+    for_each_lasting_store(async |place| {
+        let store = place.options().readers(1).connections(1).open().await.unwrap();
+        let (has_started, go, thread) = stand_still(&store);
+        tokio::task::spawn_blocking(move || has_started.recv().unwrap()).await.unwrap();
+        let others = async {
+            for _ in 0..10 {
+                store.read_with((), look).await.unwrap();
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), others).await.expect("a reader is left");
+        go.send(()).unwrap();
+        tokio::task::spawn_blocking(move || thread.join().unwrap()).await.unwrap();
+    });
+}

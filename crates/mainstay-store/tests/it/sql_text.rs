@@ -8,66 +8,19 @@
 //!   `push_str`, `write!`, `replace`, `join` or `+`.
 //!
 //! Reviewed places write numbers of parameters, names of columns that the code lists, and checked identifiers.
+//!
+//! The reviewed places are in `reviewed.txt` with their text and with what the variables in it were made of, so that a change of one
+//! of them is reviewed too. `MAINSTAY_REVIEWED=write cargo test -p mainstay-store --test it sql_text` writes that list anew:
+//! look at its difference.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Reviewed files, each with the number of its places: a new one needs a review, too.
-const REVIEWED: &[(&str, usize)] = &[
-    ("mainstay-bench/src/store.rs", 2),
-    ("mainstay-demo/src/provider/desk.rs", 2),
-    ("mainstay-events/src/index/lookup.rs", 11),
-    ("mainstay-events/src/index/sql.rs", 1),
-    ("mainstay-events/src/keep/repair.rs", 1),
-    ("mainstay-events/src/keep/walk.rs", 3),
-    ("mainstay-flows/src/commands/record.rs", 1),
-    ("mainstay-work/src/dead_letters/operations/row.rs", 4),
-    ("mainstay-flows/src/delivery/intents/record.rs", 5),
-    ("mainstay-flows/src/delivery/publications/letters.rs", 4),
-    ("mainstay-flows/src/delivery/publications/look.rs", 5),
-    ("mainstay-flows/src/delivery/publications/record.rs", 5),
-    ("mainstay-flows/src/projections/failures/by_hand.rs", 1),
-    ("mainstay-flows/src/projections/failures/count.rs", 2),
-    ("mainstay-flows/src/projections/failures/letters.rs", 8),
-    ("mainstay-flows/src/projections/failures/listing.rs", 5),
-    ("mainstay-flows/src/projections/failures/many.rs", 8),
-    ("mainstay-flows/src/projections/failures/poison.rs", 5),
-    ("mainstay-flows/src/projections/failures/record.rs", 3),
-    ("mainstay-flows/src/projections/failures/retry.rs", 3),
-    ("mainstay-flows/src/projections/failures/source.rs", 1),
-    ("mainstay-flows/src/projections/replay/row.rs", 3),
-    // The only one that writes names: those of managed tables, which are identifiers.
-    ("mainstay-flows/src/projections/tables.rs", 12),
-    // A constant with the braces of a regular expression.
-    ("mainstay-flows/src/tenants.rs", 1),
-    ("mainstay-guards/src/limits/store/directory.rs", 1),
-    ("mainstay-guards/src/once/store.rs", 1),
-    ("mainstay-server/src/audit/table.rs", 3),
-    ("mainstay-store/src/bulk.rs", 6),
-    ("mainstay-store/src/drivers/postgres/lend.rs", 1),
-    ("mainstay-store/src/drivers/postgres/transaction.rs", 4),
-    ("mainstay-store/src/drivers/sqlite/connection.rs", 7),
-    ("mainstay-store/src/drivers/sqlite/keep.rs", 2),
-    ("mainstay-store/src/drivers/sqlite/open.rs", 2),
-    ("mainstay-store/src/drivers/sqlite/writer.rs", 2),
-    ("mainstay-store/src/migrations/run.rs", 2),
-    // The way of every statement to its driver.
-    ("mainstay-store/src/tx.rs", 10),
-    ("mainstay-work/src/bounds.rs", 1),
-    ("mainstay-work/src/claim.rs", 6),
-    ("mainstay-work/src/delete.rs", 1),
-    ("mainstay-work/src/engine/keeper.rs", 2),
-    ("mainstay-work/src/engine/timekeeper.rs", 2),
-    ("mainstay-work/src/inbox/look.rs", 16),
-    ("mainstay-work/src/inbox/write.rs", 4),
-    ("mainstay-work/src/letters/look.rs", 5),
-    ("mainstay-work/src/letters/table.rs", 1),
-    ("mainstay-work/src/listing/queues.rs", 3),
-    ("mainstay-work/src/listing/sources.rs", 8),
-    ("mainstay-work/src/many.rs", 3),
-    ("mainstay-work/src/simulation/sight.rs", 2),
-    ("mainstay-work/src/simulation/world.rs", 1),
-];
+/// Reviewed places by file.
+const REVIEWED: &str = include_str!("reviewed.txt");
+/// Set to `write` to write the list anew.
+const VARIABLE: &str = "MAINSTAY_REVIEWED";
 /// Files that may define or remove something under a name that is written in.
 const DEFINING: &[&str] = &["mainstay-flows/src/projections/tables.rs", "mainstay-flows/src/tenants.rs"];
 
@@ -227,19 +180,125 @@ fn is_fixed(expression: &str, before: &str) -> bool {
         return true;
     }
     // A variable is what it was made.
-    let is_name = expression.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let bound = ["", "mut "].iter().filter_map(|kind| before.rfind(&format!("let {kind}{expression} = ")));
-    is_name
-        && !expression.is_empty()
-        && bound.max().is_some_and(|at| {
-            let (before, made) = (&before[..at], &before[at..]);
-            let made = made.split_once('=').map_or("", |(_, made)| made);
-            let end = statement(made);
+    is_name(expression)
+        && bound(expression, before).is_some_and(|Bound { before, made }| {
             // A text that something is added to afterwards is none of these.
             let is_left =
                 !made.contains(&format!("{expression}.")) && !made.contains(&format!("{expression} +="));
-            is_left && is_fixed(end, before)
+            is_left && is_fixed(statement(made), before)
         })
+}
+
+fn is_name(expression: &str) -> bool {
+    expression.starts_with(|first: char| first.is_ascii_lowercase())
+        && expression.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// Where a variable was bound.
+struct Bound<'a> {
+    before: &'a str,
+    /// What it was made of, and all that follows.
+    made: &'a str,
+}
+
+/// The last binding of a variable in the function that the code before it ends in.
+fn bound<'a>(name: &str, before: &'a str) -> Option<Bound<'a>> {
+    let begins = ["\nfn ", " fn "].iter().filter_map(|function| before.rfind(function)).max().unwrap_or(0);
+    let bindings = ["", "mut "].into_iter().filter_map(|kind| {
+        let text = format!("let {kind}{name} = ");
+        before[begins..].rfind(&text).map(|at| (begins + at, begins + at + text.len()))
+    });
+    let (at, made) = bindings.max()?;
+    Some(Bound { before: &before[..at], made: &before[made..] })
+}
+
+/// What a variable was made of, with all that was added to it, and what the variables in that were made of.
+fn origin(name: &str, before: &str, depth: usize) -> String {
+    let Some(bound) = bound(name, before) else { return String::new() };
+    let first = statement(bound.made);
+    let rest = &bound.made[first.len().min(bound.made.len())..];
+    let adds = |one: &&str| {
+        let writes = WRITING.iter().any(|writing| one.contains(&format!("{writing}{name},")));
+        writes || one.contains(&format!("{name}.push")) || one.contains(&format!("{name} +="))
+    };
+    let added: Vec<&str> = statements(rest).into_iter().filter(adds).collect();
+    let mut told = format!(
+        "; {name} = {}",
+        std::iter::once(first).chain(added.iter().copied()).collect::<Vec<_>>().join("; ")
+    );
+    if depth > 0 {
+        for inner in names_in(&told).into_iter().filter(|inner| inner != name) {
+            told.push_str(&origin(&inner, bound.before, depth - 1));
+        }
+    }
+    told
+}
+
+/// Statements of a source, one behind another, as far as their semicolons tell.
+fn statements(mut source: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    while !source.is_empty() {
+        let one = statement(source);
+        found.push(
+            one.rsplit(['{', '}'])
+                .next()
+                .map_or(one, |last| if last.contains("push") || last.contains("+=") { last } else { one }),
+        );
+        let end = one.as_ptr() as usize - source.as_ptr() as usize + one.len();
+        source = source[end..].trim_start().strip_prefix(';').unwrap_or_default();
+    }
+    found
+}
+
+/// Variables that are written into a text, or handed over whole.
+fn names_in(expression: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for literal in literals(expression) {
+        names.extend(
+            literal
+                .text
+                .split('{')
+                .skip(1)
+                .filter_map(|piece| piece.split_once('}'))
+                .map(|(name, _)| name.to_owned()),
+        );
+    }
+    let words = expression.split(['(', ',', ')', ' ', '\n', '&']);
+    names.extend(words.map(str::to_owned));
+    names.retain(|name| is_name(name));
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// A text in one line.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The call of a macro that a literal is in, or the literal.
+fn whole<'a>(literal: &Literal<'a>, source: &'a str) -> &'a str {
+    let at = WRITING.iter().filter_map(|writing| Some((literal.before.rfind(writing)?, writing.len()))).max();
+    let inside = at.map(|(at, length)| (at, at + length + arguments(&source[at + length..]).len()));
+    match inside.filter(|(_, end)| *end > literal.before.len()) {
+        Some((at, end)) => &source[at..(end + 1).min(source.len())],
+        None => literal.text,
+    }
+}
+
+/// The arguments of a call that begins here.
+fn arguments(text: &str) -> &str {
+    let mut at = 0;
+    loop {
+        at += text[at..].len() - text[at..].trim_start().len();
+        let argument = first_argument(&text[at..]);
+        at += argument.len();
+        at += text[at..].len() - text[at..].trim_start().len();
+        match text.as_bytes().get(at) {
+            Some(b',') => at += 1,
+            _ => return &text[..at],
+        }
+    }
 }
 
 /// A statement, up to its semicolon.
@@ -277,7 +336,9 @@ fn calls(source: &str) -> Vec<String> {
             let (before, after) = (&source[..at], &source[at + running.len()..]);
             let argument = first_argument(after);
             if !CARRIERS.contains(&argument) && !is_fixed(argument, before) {
-                found.push(format!("{running}{argument})"));
+                let names = names_in(argument);
+                let origins: String = names.iter().map(|name| origin(name, before, 1)).collect();
+                found.push(in_one_line(&format!("{running}{argument}){origins}")));
             }
         }
     }
@@ -293,12 +354,16 @@ fn places(file: &str, source: &str) -> Vec<String> {
     for literal in literals(&source) {
         let text = literal.text.replace("{{", "").replace("}}", "");
         if has(&WORDS, &text) && !written_in(&Literal { text: &text, ..literal }).is_empty() {
-            places.push(literal.text.to_owned());
+            let whole = whole(&literal, &source);
+            let origins: String =
+                names_in(whole).iter().map(|name| origin(name, literal.before, 1)).collect();
+            places.push(in_one_line(&format!("{whole}{origins}")));
             if has(&DEFINITIONS, &text) && !DEFINING.contains(&file) {
-                places.push(format!("a definition: {}", literal.text));
+                places.push(in_one_line(&format!("a definition: {}", literal.text)));
             }
         }
     }
+    places.sort();
     places
 }
 
@@ -312,12 +377,15 @@ fn quoted(source: &str) -> Vec<String> {
     literals(&source).into_iter().filter(is_quoted).map(|literal| literal.text.to_owned()).collect()
 }
 
-/// Every source of the crates, with its path below `crates`.
+/// Every source of the crates, the examples and the benches, with its path below `crates`, or below the root.
 fn sources() -> Vec<(String, String)> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = crates.parent().unwrap();
     let mut found = Vec::new();
-    for entry in fs::read_dir(crates).unwrap() {
-        let path = entry.unwrap().path();
+    let below = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let packages =
+        below(crates.into()).chain(below(root.join("examples"))).chain(below(root.join("bench/peers")));
+    for path in packages.chain([root.join("bench")]) {
         // The testkit makes databases and roles of its own.
         if path.join("src").is_dir() && !path.ends_with("mainstay-testkit") {
             files(&path.join("src"), &mut found);
@@ -325,30 +393,105 @@ fn sources() -> Vec<(String, String)> {
     }
     assert!(found.len() > 300, "{} files", found.len());
     let named = |path: PathBuf| {
-        let file = path.strip_prefix(crates).unwrap().to_str().unwrap().replace('\\', "/");
-        (file, fs::read_to_string(path).unwrap())
+        let file = path.strip_prefix(crates).or_else(|_| path.strip_prefix(root)).unwrap();
+        (file.to_str().unwrap().replace('\\', "/"), fs::read_to_string(path).unwrap())
     };
     found.into_iter().map(named).collect()
 }
 
+/// Places by file, as the list of those that were reviewed has them.
+fn listed(found: &BTreeMap<String, Vec<String>>) -> String {
+    let mut list = String::new();
+    for (file, places) in found {
+        list.push_str(&format!("{file}\n"));
+        list.extend(places.iter().map(|place| format!("    {place}\n")));
+    }
+    list
+}
+
+fn reviewed(list: &str) -> BTreeMap<String, Vec<String>> {
+    let (mut reviewed, mut file) = (BTreeMap::<String, Vec<String>>::new(), "");
+    for line in list.lines() {
+        match line.strip_prefix("    ") {
+            Some(place) => reviewed.entry(file.to_owned()).or_default().push(place.to_owned()),
+            None => file = line,
+        }
+    }
+    reviewed
+}
+
+/// What one list has and the other has not, however often.
+fn beyond<'a>(one: &'a [String], other: &[String]) -> Vec<&'a String> {
+    let mut left: Vec<&String> = other.iter().collect();
+    let mut is_new = |place: &&String| match left.iter().position(|known| known == place) {
+        Some(at) => {
+            left.remove(at);
+            false
+        }
+        None => true,
+    };
+    one.iter().filter(|place| is_new(place)).collect()
+}
+
+/// Places that are not in the list, and those of the list that are gone.
+fn differences(
+    found: &BTreeMap<String, Vec<String>>,
+    reviewed: &BTreeMap<String, Vec<String>>,
+) -> Vec<String> {
+    let mut differences = Vec::new();
+    let none = Vec::new();
+    for file in found.keys().chain(reviewed.keys().filter(|file| !found.contains_key(*file))) {
+        let (now, before) = (found.get(file).unwrap_or(&none), reviewed.get(file).unwrap_or(&none));
+        differences.extend(beyond(now, before).into_iter().map(|place| format!("{file}: new: {place}")));
+        differences.extend(beyond(before, now).into_iter().map(|place| format!("{file}: gone: {place}")));
+    }
+    differences
+}
+
 #[test]
 fn every_place_that_puts_a_statement_together_was_reviewed() {
-    let mut wrong = Vec::new();
+    let (mut found, mut quotes) = (BTreeMap::new(), Vec::new());
     for (file, source) in sources() {
-        let reviewed = REVIEWED.iter().find(|(reviewed, _)| *reviewed == file).map_or(0, |(_, count)| *count);
-        let found = places(&file, &source);
-        if found.len() != reviewed {
-            wrong.push(format!("(\"{file}\", {}), not {reviewed}:\n  {}", found.len(), found.join("\n  ")));
+        let places = places(&file, &source);
+        quotes.extend(quoted(&source).into_iter().map(|text| format!("{file}: a value in quotes: {text}")));
+        if !places.is_empty() {
+            found.insert(file, places);
         }
-        wrong.extend(quoted(&source).into_iter().map(|text| format!("{file}: a value in quotes: {text}")));
     }
+    assert!(quotes.is_empty(), "write it as a parameter:\n{}", quotes.join("\n"));
+    if std::env::var_os(VARIABLE).is_some_and(|value| value == "write") {
+        fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/reviewed.txt"), listed(&found))
+            .unwrap();
+        return;
+    }
+    let differences = differences(&found, &reviewed(REVIEWED));
     assert!(
-        wrong.is_empty(),
-        "write it as a parameter, or review it and change its count:\n{}",
-        wrong.join("\n")
+        differences.is_empty(),
+        "write it as a parameter, or review it and write the list anew with {VARIABLE}=write:\n{}",
+        differences.join("\n")
     );
-    for (file, _) in REVIEWED {
-        assert!(sources().iter().any(|(found, _)| found == file), "{file} is gone");
+}
+
+#[test]
+fn a_place_that_is_swapped_for_another_is_found() {
+    let of = |source: &str| BTreeMap::from([("some.rs".to_owned(), places("some.rs", source))]);
+    let safe = r#"
+fn a() { let columns = names(); tx.query(&format!("SELECT {columns} FROM t"), &[]) }
+fn b() { let sql = text(&COLUMNS); tx.query(&sql, &[]) }"#;
+    let list = listed(&of(safe));
+    assert!(differences(&of(safe), &reviewed(&list)).is_empty(), "{list}");
+    for (one, other) in [
+        // Another text, another origin of the same name, another one behind it, something added to it.
+        ("SELECT {columns} FROM t", "SELECT {columns} FROM u"),
+        ("let columns = names()", "let columns = request.columns()"),
+        ("let columns = names()", "let given = request.columns(); let columns = join(&given)"),
+        ("text(&COLUMNS)", "request.text()"),
+        ("let sql = text(&COLUMNS);", "let mut sql = text(&COLUMNS); sql.push_str(name);"),
+        ("let sql = text(&COLUMNS);", "let mut sql = text(&COLUMNS); if a { sql += name; }"),
+    ] {
+        let unsafe_ = safe.replace(one, other);
+        assert_ne!(unsafe_, safe);
+        assert!(!differences(&of(&unsafe_), &reviewed(&list)).is_empty(), "{unsafe_}");
     }
 }
 
@@ -371,6 +514,7 @@ fn a_text_from_elsewhere_in_a_statement_is_found() {
         r#"tx.query(&SQL.replace("{place}", name), &[])"#,
         r#"let sql = text(name); tx.query_holding(&sql, &[], Hold::Alone)"#,
         r#"fn run(sql: &str) { tx.query_one(sql, &[]) }"#,
+        "fn other() { let sql = \"SELECT 1\"; }\nfn run(sql: &str) { tx.query_one(sql, &[]) }",
         r#"connection.batch_execute(&statement)"#,
         r#"Bulk::insert(&format!("INSERT INTO {name} VALUES {{rows}}"), A)"#,
     ];

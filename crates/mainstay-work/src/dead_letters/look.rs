@@ -1,8 +1,9 @@
 //! Lists, counts and groups of letters, and one letter with its history.
 
-use super::opened::DeadLetters;
+use super::opened::{DeadLetters, Shared};
+use super::operations::CHUNK;
 use crate::error::{Error, Result};
-use crate::inbox::{self, Attempt, Counted, Filter, Groups, Kind, Listed, Page, Status};
+use crate::inbox::{self, Attempt, Chunk, Counted, Filter, Groups, Kind, Listed, Page, Status};
 use mainstay_store::Tx;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -46,6 +47,36 @@ pub(super) fn not_found(number: i64) -> Error {
     Error::LetterNotFound(Listed::id(number))
 }
 
+impl Shared {
+    /// The next letters of a filter between two numbers, looked for on a snapshot: a search must not hold the writer. It takes a
+    /// turn among the searches of the store, however long that takes. `retries` is how often they were tried again, if that
+    /// matters.
+    pub(super) async fn next_letters(
+        &self,
+        filter: &Filter,
+        retries: Option<u32>,
+        between: (i64, i64),
+    ) -> mainstay_store::Result<Chunk> {
+        type Looking = (Filter, Option<u32>, (i64, i64));
+        let look = async |tx: Tx, (filter, retries, between): Looking| match (retries, &filter) {
+            (Some(retries), Filter { kind: Some(kind), failed_before: Some(before), .. }) => {
+                inbox::due(&tx, (kind, retries), *before, between, CHUNK).await
+            }
+            (_, filter) => inbox::waiting(&tx, filter, between, CHUNK).await,
+        };
+        let looking = (filter.clone(), retries, between);
+        if !filter.is_search() {
+            return self.store.read_with(looking, look).await;
+        }
+        loop {
+            match self.store.search_with(looking.clone(), look).await {
+                Err(mainstay_store::Error::SearchBusy) => {}
+                found => return found,
+            }
+        }
+    }
+}
+
 impl DeadLetters {
     /// A page of letters, the newest first; `before` is the `next` of the page before.
     pub async fn list(&self, filter: Filter, before: Option<i64>, limit: usize) -> Result<Page> {
@@ -63,9 +94,9 @@ impl DeadLetters {
     /// How many letters there are, by status, kind and name.
     pub async fn stats(&self, filter: Filter) -> Result<Stats> {
         filter.check()?;
-        let read = async |tx: Tx, filter: Filter| inbox::counts_of_newest(&tx, &filter).await;
+        let read = async |tx: Tx, filter: Filter| inbox::counts(&tx, &filter, i64::MAX).await;
         let store = &self.shared.store;
-        let (counts, is_partial) = match filter.is_search() {
+        let (counts, is_partial) = match filter.is_narrow() {
             true => store.search_with(filter, read).await?,
             false => store.read_with(filter, read).await?,
         };
@@ -91,7 +122,7 @@ impl DeadLetters {
         let filter = Filter { status: Some(filter.status.unwrap_or(Status::Pending)), ..filter };
         let read = async |tx: Tx, (filter, limit): (Filter, usize)| inbox::groups(&tx, &filter, limit).await;
         let store = &self.shared.store;
-        Ok(match filter.is_search() {
+        Ok(match filter.is_narrow() {
             true => store.search_with((filter, limit), read).await?,
             false => store.read_with((filter, limit), read).await?,
         })

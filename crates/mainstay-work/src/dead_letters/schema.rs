@@ -8,7 +8,14 @@ use mainstay_store::migrations::{Component, Script, Step};
 /// work, projections and publications.
 pub static COMPONENT: Component = Component {
     name: "dead_letters",
-    steps: &[CREATE_OPERATIONS, COUNT_WHAT_IS_LEFT, NOTE_WHO_RUNS, NAME_ITEMS, LIST_QUARANTINED_EVENTS],
+    steps: &[
+        CREATE_OPERATIONS,
+        COUNT_WHAT_IS_LEFT,
+        NOTE_WHO_RUNS,
+        NAME_ITEMS,
+        LIST_QUARANTINED_EVENTS,
+        TELL_PARTIAL,
+    ],
 };
 
 /// One row for everything that was done about letters, kept for those who ask later. `letter` is the only one that it is
@@ -49,6 +56,15 @@ const NAME_ITEMS: Step = Step {
 /// Quarantined events from before they were dead letters are listed.
 const LIST_QUARANTINED_EVENTS: Step =
     Step { name: "list_quarantined_events", script: Script::Both(&[LIST_QUARANTINED]), needs: 0 };
+
+/// `is_partial`: the preview has not looked at all letters.
+const TELL_PARTIAL: Step = Step {
+    name: "tell_partial",
+    script: Script::Both(&[
+        "ALTER TABLE mainstay_letter_operations ADD COLUMN is_partial BIGINT NOT NULL DEFAULT 0",
+    ]),
+    needs: 0,
+};
 
 const OPERATIONS: &str = "CREATE TABLE mainstay_letter_operations (
     operation_id TEXT COLLATE \"binary\" NOT NULL PRIMARY KEY,

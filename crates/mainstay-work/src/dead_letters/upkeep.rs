@@ -4,7 +4,7 @@
 use super::POOL;
 use super::acts::{Action, act};
 use super::opened::{DeadLetters, Shared};
-use super::operations::{CHUNK, Operation, OperationStatus, row};
+use super::operations::{Operation, OperationStatus, row};
 use crate::error::{Error, Result};
 use crate::inbox::{self, Filter, Kind, Status};
 use crate::service::ServiceRef;
@@ -116,16 +116,10 @@ impl DeadLetters {
 
     /// Does it about all letters that there are now, a chunk in a transaction each, and keeps a record of it.
     async fn all(&self, action: Action, filter: Filter, retries: Option<u32>) -> Result<u64> {
-        type Chunk = (Arc<Shared>, Operation, Option<u32>);
-        let chunk = async |tx: Tx, (shared, mut operation, retries): Chunk| {
-            let between = (operation.reached, operation.highest);
-            let inbox::Chunk { letters, reached } = match (retries, &operation.filter) {
-                (Some(retries), Filter { kind: Some(kind), failed_before: Some(before), .. }) => {
-                    let due = inbox::due(&tx, (kind, retries), *before, between, CHUNK).await?;
-                    inbox::Chunk::of(due, CHUNK)
-                }
-                (_, filter) => inbox::waiting(&tx, filter, between, CHUNK).await?,
-            };
+        type Dealing = (Arc<Shared>, Operation, Option<u32>, Vec<i64>, Option<i64>);
+        let deal_with = async |tx: Tx, (shared, mut operation, retries, numbers, reached): Dealing| {
+            let mut letters = inbox::still(&tx, &operation.filter, &numbers).await?;
+            letters.retain(|letter| retries.is_none_or(|retries| letter.retry_count == retries));
             shared.pass(Point::LettersTending)?;
             let is_last = reached.is_none();
             operation.reached = reached.unwrap_or(operation.highest);
@@ -148,8 +142,11 @@ impl DeadLetters {
         let new = Operation::new(&self.shared, action, filter, ASKED_BY.to_owned(), now_ms);
         let mut operation = Operation { highest, ..new };
         loop {
-            let context = (self.shared.clone(), operation, retries);
-            let (next, is_last) = self.shared.store.transact_with(context, chunk).await?;
+            let between = (operation.reached, operation.highest);
+            let chunk = self.shared.next_letters(&operation.filter, retries, between).await?;
+            let numbers = chunk.letters.iter().map(|letter| letter.number).collect();
+            let context = (self.shared.clone(), operation, retries, numbers, chunk.reached);
+            let (next, is_last) = self.shared.store.transact_with(context, deal_with).await?;
             if is_last {
                 return Ok(next.done);
             }

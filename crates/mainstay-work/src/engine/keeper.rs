@@ -40,7 +40,10 @@ const BATCHES: &str = "SELECT batch.number, batch.pool, batch.ids, batch.items, 
 const FOLD: &str =
     "DELETE FROM mainstay_pool_changes WHERE changed_at < $1 RETURNING pool, pending, started, ended";
 const OLD: &str = "SELECT id FROM mainstay_ended WHERE id < $1 AND ended_at < $2 ORDER BY id LIMIT $3";
-const FORGET_DEDUPE: &str = "DELETE FROM mainstay_dedupe WHERE until_ms < $1";
+const FORGET_DEDUPE: [&str; 2] = [
+    "DELETE FROM mainstay_dedupe WHERE until_ms < $1",
+    "DELETE FROM mainstay_dedupe_of_tenants WHERE until_ms < $1",
+];
 const FORGET_CANCELS: &str = "DELETE FROM mainstay_work_cancels WHERE asked_at < $1";
 
 /// Keeps until the engine stops.
@@ -296,7 +299,9 @@ pub(crate) async fn tidy(ground: &Ground, tx: &Tx) -> mainstay_store::Result<boo
     let params = params![&oldest.as_bytes()[..], before, FORGET_AT_ONCE as i64];
     let forget = format!("DELETE FROM mainstay_ended WHERE {}", ground.among("id", OLD));
     let forgotten = tx.execute(&forget, params).await?;
-    tx.execute(FORGET_DEDUPE, params![now_ms]).await?;
+    for forget in FORGET_DEDUPE {
+        tx.execute(forget, params![now_ms]).await?;
+    }
     tx.execute(FORGET_DELETED, params![before]).await?;
     tx.execute(FORGET_CANCELS, params![now_ms - 24 * 3_600_000]).await?;
     Ok(forgotten == FORGET_AT_ONCE)

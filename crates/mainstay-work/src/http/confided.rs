@@ -1,5 +1,6 @@
 //! What an endpoint was told in confidence: what it says of a failure is stored, logged and shown, and may repeat it.
 
+use mainstay_core::json;
 use mainstay_core::secrets::{HIDDEN, is_secret};
 use serde_json::Value;
 
@@ -32,8 +33,17 @@ impl Confided {
         form_urlencoded::parse(query.as_bytes()).for_each(|(_, value)| self.add(&value));
     }
 
+    /// What is secret by its name in a body, if that is JSON; nothing if no parser that recurses should read it.
+    pub(super) fn add_body(&mut self, body: &[u8]) -> Option<()> {
+        json::check_readable(body, json::MAX_WRAPPED_DEPTH).ok()?;
+        if let Ok(document) = serde_json::from_slice(body) {
+            self.add_document(&document);
+        }
+        Some(())
+    }
+
     /// What is secret by its name in a document.
-    pub(super) fn add_document(&mut self, document: &Value) {
+    fn add_document(&mut self, document: &Value) {
         match document {
             Value::Array(items) => items.iter().for_each(|item| self.add_document(item)),
             Value::Object(members) => {
@@ -114,6 +124,22 @@ mod tests {
             "no ord-1 on page 2, 1234",
             "names count, and lengths"
         );
+    }
+
+    #[test]
+    fn a_body_that_the_parser_would_read_ever_deeper_is_not_read() {
+        let mut chain = "[]".to_owned();
+        for _ in 0..5 {
+            let inner = format!("{}{chain}{}", "[".repeat(100), "]".repeat(100));
+            chain = json!({ "$serde_json::private::RawValue": inner }).to_string();
+        }
+        for body in [format!(r#"{{"args":{chain}}}"#), format!("{}1{}", "[".repeat(100), "]".repeat(100))] {
+            assert_eq!(Confided::new().add_body(body.as_bytes()), None);
+        }
+        let mut confided = Confided::new();
+        assert!(confided.add_body(br#"{"args":{"apiKey":"k-123456"}}"#).is_some());
+        assert!(confided.add_body(b"no JSON").is_some());
+        assert_eq!(confided.hidden_in("bad k-123456"), "bad [hidden]");
     }
 
     #[test]

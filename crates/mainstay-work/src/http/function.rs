@@ -11,6 +11,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use mainstay_core::circuit::{Admitted, Circuit};
 use mainstay_core::failure::{Class, Failure};
+use mainstay_core::secrets::HIDDEN;
 use mainstay_core::trace::TraceContext;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -265,7 +266,9 @@ impl HttpFunction {
         let (scheme, authority) = (self.uri.scheme_str(), self.uri.authority());
         let (scheme, authority) =
             (scheme.unwrap_or_default(), authority.map_or("", |authority| authority.as_str()));
-        let told = self.confided(post).hidden_in(failure.message());
+        // What cannot be read may be what the endpoint repeats.
+        let told = self.confided(post).map(|confided| confided.hidden_in(failure.message()));
+        let told = told.unwrap_or_else(|| HIDDEN.to_owned());
         let text = format!("POST {scheme}://{authority}{}: {told}", self.uri.path());
         let named = Failure::new(failure.class(), text);
         match failure.retry_after_ms() {
@@ -274,16 +277,15 @@ impl HttpFunction {
         }
     }
 
-    fn confided(&self, post: &Post<'_>) -> Confided {
+    /// Nothing if the body cannot be read: one with arguments that an earlier version has kept, nested too deep.
+    fn confided(&self, post: &Post<'_>) -> Option<Confided> {
         let mut confided = Confided::new();
         self.uri.query().iter().for_each(|query| confided.add_query(query));
-        if let Ok(document) = serde_json::from_slice(post.body) {
-            confided.add_document(&document);
-        }
+        confided.add_body(post.body)?;
         let secrets = &self.config.secrets;
         secrets.iter().filter_map(Secret::text).for_each(|secret| confided.add(secret));
         sign(secrets, post.body, post.now_ms).split(",v1=").skip(1).for_each(|code| confided.add(code));
-        confided
+        Some(confided)
     }
 }
 

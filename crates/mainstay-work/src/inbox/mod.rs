@@ -10,25 +10,29 @@
 //! | resolved | trying again has succeeded | |
 //! | ignored | somebody decided to leave it | it is retried after all |
 //!
+//! - `count`: counts and groups of letters
+//! - `filter`: which letters, and how their rows are found
 //! - `fingerprint`: which errors are the same
 //! - `kind`: kinds of letters
-//! - `look`: lists, counts and groups
+//! - `look`: pages of letters
 //! - `source`: sources of letters
 //! - `write`: the rows
 
+mod count;
+mod filter;
 mod fingerprint;
 mod kind;
 mod look;
 mod source;
 pub(crate) mod write;
 
+pub(crate) use count::Tally;
+pub use count::{Counted, Group, Groups, count_pending, count_pending_by_kind, counts, groups};
+pub use filter::{Filter, MAX_FILTER_BYTES};
 pub use fingerprint::{group, template};
 pub use kind::Kind;
-pub use look::{
-    Chunk, Counted, Filter, Group, Groups, Listed, MAX_FILTER_BYTES, Page, count_pending,
-    count_pending_by_kind, counts, counts_of_newest, due, find, groups, highest, number_of_oldest, page,
-    waiting,
-};
+pub(crate) use look::still;
+pub use look::{Chunk, Listed, Page, due, find, highest, page, waiting};
 pub use source::{Attempt, Dealt, Detail, Refused, Source};
 pub use write::{Entry, put, regroup, remove, remove_numbers, resolve, resolve_retried};
 

@@ -174,6 +174,36 @@ fn a_lane_of_a_transaction_that_was_undone_is_made_again() {
     });
 }
 
+/// A tenant must not see or block the keys of another (decision C49).
+#[test]
+fn c_049_a_dedupe_key_is_unique_within_a_tenant() {
+    for_each_store(async |place| {
+        let (store, diary) = (open(&place).await, Diary::default());
+        let work = shop(&store, &diary).await;
+        let once = |tenant: Option<&str>| {
+            let item = item("note", "x").dedupe("once", Duration::from_secs(60));
+            match tenant {
+                Some(tenant) => item.tenant(tenant),
+                None => item,
+            }
+        };
+        let whose = [None, Some("acme"), Some("globex")];
+        let first = work.enqueue_all(whose.iter().map(|tenant| once(*tenant)).collect()).await.unwrap();
+        assert!(first.iter().all(|one| !one.is_duplicate), "{first:?}");
+        for (tenant, first) in whose.iter().zip(&first) {
+            let again = work.enqueue(once(*tenant)).await.unwrap();
+            assert_eq!((&again.work_id, again.is_duplicate), (&first.work_id, true), "{tenant:?}");
+        }
+        let both = work.enqueue_all(vec![once(Some("initech")), once(Some("initech"))]).await.unwrap();
+        assert_eq!((both[0].is_duplicate, both[1].is_duplicate), (false, true));
+        assert_eq!(work.depth("shop").await.unwrap().pending, 4);
+        let over = |tenant: &str| once(Some(tenant)).dedupe("over", Duration::ZERO);
+        for _ in 0..2 {
+            assert!(!work.enqueue(over("acme")).await.unwrap().is_duplicate, "its window is over");
+        }
+    });
+}
+
 #[test]
 fn a_dedupe_key_enqueues_once_in_its_window() {
     for_each_store(async |place| {

@@ -9,7 +9,7 @@ use mainstay_work::{
     Cron, Error, FunctionKind, Functions, LetterFilter, LetterStatus, NewWork, Pool, Pull, Result, Schedule,
     Work,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn pull(pool: &str, function: &str) -> Pull {
     Pull {
@@ -309,4 +309,72 @@ fn a_thousand_idle_pools_take_little_memory() {
     let child = Child::of("names::child_with_idle_pools").spawn().unwrap();
     child.wait_for_acks(1, Duration::from_secs(120)).unwrap();
     println!("{:?} KB", child.acknowledged());
+}
+
+/// Pages that are put together tell of each pool what it tells of itself.
+#[test]
+fn pools_are_listed_page_by_page_as_each_is_alone() {
+    for_each_store(async |place| {
+        let store = open(&place).await;
+        let work = shop(&store, &Diary::default()).await;
+        for name in ["b", "a", "d", "c"] {
+            work.pool(Pool::new(name)).await.unwrap();
+        }
+        for (pool, function, priority, count) in
+            [("a", "note", 0, 3), ("a", "effect", 1, 1), ("c", "note", 0, 2)]
+        {
+            let item = NewWork::new(pool, function, "x").unwrap().priority(priority);
+            work.enqueue_all(vec![item; count]).await.unwrap();
+        }
+        let claimed = Pull { functions: vec!["note".to_owned()], most: 2, ..pull("a", "note") };
+        assert_eq!(work.pull(claimed).await.unwrap().items.len(), 2);
+        for limit in [1, 2, 3, 1_000] {
+            let (mut listed, mut after) = (Vec::new(), None);
+            loop {
+                let page = work.pool_page(after, limit).await.unwrap();
+                assert!(page.pools.len() <= limit);
+                listed.extend(page.pools);
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            let names: Vec<&str> = listed.iter().map(|pool| pool.name.as_str()).collect();
+            assert!(
+                names.is_sorted() && ["a", "b", "c", "d", "shop"].iter().all(|name| names.contains(name))
+            );
+            for mut pool in listed {
+                let mut alone = work.pool_status(&pool.name).await.unwrap();
+                // Time goes on between the two.
+                let ages = [&mut pool, &mut alone].map(|pool| pool.depth.oldest_age_ms.take().is_some());
+                assert_eq!((&pool, ages[0]), (&alone, ages[1]));
+                let expected = match pool.name.as_str() {
+                    "a" => (2, 2, true),
+                    "c" => (2, 0, true),
+                    _ => (0, 0, false),
+                };
+                assert_eq!((pool.depth.pending, pool.depth.running, ages[0]), expected, "{}", pool.name);
+            }
+        }
+    });
+}
+
+/// As many statements as there are pools and lanes took minutes where the database is a millisecond away.
+#[test]
+fn a_page_of_pools_takes_few_statements_however_many_lanes_they_have() {
+    const POOLS: usize = 1_000;
+    for_each_store(async |place| {
+        let store = open(&place).await;
+        let work = shop(&store, &Diary::default()).await;
+        let pools = "(number, name, settings, is_paused, started_until, changed_at) \
+                     SELECT i + 1000, 'pool ' || i, '{}', 0, 0, 0";
+        fill(&store, "mainstay_pools", pools, POOLS).await;
+        let lanes = "(number, pool, function, priority) SELECT i + 1000, 1001 + i % 900, 'f', i";
+        fill(&store, "mainstay_lanes", lanes, MAX_LANES).await;
+        let began = Instant::now();
+        let page = work.pool_page(None, POOLS).await.unwrap();
+        let took = began.elapsed();
+        assert_eq!(page.pools.len(), POOLS);
+        assert!(took < Duration::from_millis(700), "{}: {took:?}", place.kind());
+    });
 }

@@ -398,6 +398,8 @@ fn operations(operations: &[Value]) -> String {
 }
 
 fn operation(told: &Value) -> String {
+    // A preview that could not look at all letters.
+    let more = if told["isPartial"] == true { " or more" } else { "" };
     let mut shown = lines(&[
         ("operation", text(&told["operationId"])),
         ("action", text(&told["action"])),
@@ -406,7 +408,7 @@ fn operation(told: &Value) -> String {
         ("asked by", text(&told["askedBy"])),
         ("run by", text(&told["runBy"])),
         ("cancelled by", text(&told["cancelledBy"])),
-        ("letters", text(&told["total"])),
+        ("letters", format!("{}{more}", text(&told["total"]))),
         ("done", text(&told["done"])),
         ("skipped", text(&told["skipped"])),
         ("failed", text(&told["failed"])),

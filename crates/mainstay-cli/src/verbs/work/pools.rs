@@ -6,7 +6,10 @@ use crate::client::Call;
 use crate::services::Opening::{Declared, Existing};
 use crate::{Result, output};
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// Most pools of one page.
+const MAX_PAGE: usize = 1_000;
 
 /// Tell how the pools are doing, or delete one
 #[derive(Debug, Args)]
@@ -102,11 +105,12 @@ impl Pools {
         if let Some(PoolsVerb::Delete(delete)) = &self.verb {
             return delete.run(global).await;
         }
-        let call = match &self.pool {
-            Some(pool) => Call::new("GET /admin/pools/{pool}", &[pool]),
-            None => Call::new("GET /admin/pools", &[]),
+        let told = match &self.pool {
+            Some(pool) => {
+                global.send(Existing, Call::new("GET /admin/pools/{pool}", &[pool]).or_v1()).await?
+            }
+            None => json!({ "pools": all(global).await? }),
         };
-        let told: Value = global.send(Existing, call.or_v1()).await?;
         if global.json {
             return output::print_json(&told);
         }
@@ -114,6 +118,20 @@ impl Pools {
             Some(pools) => shown::pools(pools),
             None => shown::pools(&[told]),
         })
+    }
+}
+
+/// All pools, page by page.
+async fn all(global: &Global) -> Result<Vec<Value>> {
+    let (mut pools, mut cursor) = (Vec::new(), None::<String>);
+    loop {
+        let call = Call::new("GET /admin/pools", &[]).query("limit", Some(MAX_PAGE)).query("cursor", cursor);
+        let mut page: Value = global.send(Existing, call.or_v1()).await?;
+        pools.extend(page["pools"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        cursor = page["next"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            return Ok(pools);
+        }
     }
 }
 

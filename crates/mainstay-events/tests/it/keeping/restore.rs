@@ -2,8 +2,8 @@
 
 use super::{fill, verify};
 use crate::support::{all, append, open};
-use mainstay_events::{COMPONENT, Log, Selection, restore};
-use mainstay_store::Options;
+use mainstay_events::{COMPONENT, Log, Selection, restore, restore_with};
+use mainstay_store::{Options, Store};
 use mainstay_testkit::postgres::Postgres;
 use mainstay_testkit::stores::{Place, for_each_lasting_store};
 
@@ -49,6 +49,27 @@ fn restore_into_a_new_place_and_go_on() {
         let mut consumer = log.subscribe(Selection::all().after(50)).in_epoch(2);
         assert_eq!(consumer.next().await.unwrap().event_type(), "Goes on");
         assert_eq!(verify(&log).await.problems, []);
+    });
+}
+
+/// What must hold again that was decided after the backup, such as that tokens are revoked.
+#[test]
+fn a_restore_that_could_not_be_prepared_is_opened_by_nobody() {
+    for_each_lasting_store(async |place| {
+        let log = open(&place).await;
+        fill(&log).await;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("night.backup");
+        log.store().backup(&file).await.unwrap();
+        let new = elsewhere(&place);
+        let fails = async |_: &Store| Err::<(), _>(mainstay_store::Error::application("cannot be revoked"));
+        let options = || new.options().component(COMPONENT);
+        let failed = restore_with(&file, options(), |_| (), fails).await.unwrap_err();
+        assert_eq!(failed.code(), "STORE_ROLLED_BACK", "{failed}");
+        match new.file() {
+            Some(target) => assert!(!target.exists()),
+            None => assert_eq!(options().open().await.unwrap_err().code(), "STORE_NOT_RESTORED"),
+        }
     });
 }
 

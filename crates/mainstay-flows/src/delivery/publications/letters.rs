@@ -5,15 +5,16 @@
 use super::deliver::{self, Which};
 use super::event::PublicEvent;
 use super::publisher::Publisher;
+use super::search::{Found, Search};
 use super::{MAX_PAGE, record};
 use crate::attempts::Attempt;
 use crate::error::{Error, Result};
 use mainstay_core::failpoints::Point;
-use mainstay_store::{Row, Tx, Value, params};
+use mainstay_store::{Bulk, Column, Row, Tx, Value, params};
 use mainstay_work::LetterStatus as WorkLetter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What was done about a letter (decision C40).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,11 +46,12 @@ impl LetterStatus {
         }
     }
 
-    fn kept(self) -> &'static str {
+    /// As it is kept, if that is one word.
+    fn kept(self) -> Option<&'static str> {
         match self {
-            Self::Pending => "letter = 'pending'",
-            Self::Retried => "letter IN ('retrying', 'resolved')",
-            Self::Ignored => "letter = 'ignored'",
+            Self::Pending => Some("pending"),
+            Self::Retried => None,
+            Self::Ignored => Some("ignored"),
         }
     }
 }
@@ -108,6 +110,46 @@ pub struct LetterFilter {
     pub after: Option<String>,
 }
 
+impl LetterFilter {
+    /// How letters are found: by the index of a target's letters of one status, or by that of all letters.
+    fn search(&self) -> Search {
+        let mut search = Search::default();
+        search.indexed("letter IS NOT NULL", None);
+        let (target, kept) = (self.target.as_ref().map(Value::from), self.status.map(LetterStatus::kept));
+        match (target, kept) {
+            (Some(target), Some(Some(kept))) => {
+                search.indexed("target = ?", Some(target));
+                search.indexed("letter = ?", Some(Value::from(kept)));
+            }
+            (target, kept) => {
+                if let Some(target) = target {
+                    search.other("target = ?", Some(target));
+                }
+                match kept {
+                    Some(Some(kept)) => search.other("letter = ?", Some(Value::from(kept))),
+                    Some(None) => search.other("letter IN ('retrying', 'resolved')", None),
+                    None => {}
+                }
+            }
+        }
+        if let Some(correlation) = &self.correlation_id {
+            search.other("correlation_id = ?", Some(Value::from(correlation)));
+        }
+        search
+    }
+}
+
+/// A page of letters.
+#[derive(Debug, Clone, Default)]
+pub struct LetterPage {
+    /// The letters, the oldest first.
+    pub letters: Vec<Letter>,
+    /// Behind which publication the next page begins; nothing when there is none.
+    pub next: Option<String>,
+    /// Whether the page ended before it was full, because it had looked at as many letters as a page may.
+    pub is_partial: bool,
+}
+
 /// How many letters there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -153,33 +195,50 @@ fn letter(row: &Row) -> mainstay_store::Result<Letter> {
     })
 }
 
+static THESE: LazyLock<Bulk> = LazyLock::new(|| {
+    let text = format!(
+        "SELECT {COLUMNS} FROM mainstay_publications WHERE id IN ({{values}}) AND letter IS NOT NULL"
+    );
+    Bulk::among(&text, Column::Text)
+});
+
+async fn letters_of(tx: Tx, (filter, limit): (LetterFilter, usize)) -> mainstay_store::Result<LetterPage> {
+    let after = filter.after.as_deref().unwrap_or_default();
+    let Found { ids, reached: next } = filter.search().run(&tx, after, limit).await?;
+    let rows = THESE.query(&tx, &ids.iter().map(Value::from).collect::<Vec<_>>()).await?;
+    let mut letters = rows.iter().map(letter).collect::<mainstay_store::Result<Vec<_>>>()?;
+    letters.sort_unstable_by(|one, other| one.publication_id.cmp(&other.publication_id));
+    Ok(LetterPage { is_partial: next.is_some() && ids.len() < limit, letters, next })
+}
+
 fn not_found(event_id: &str, target: &str) -> Error {
     Error::PublicationLetterNotFound { event_id: event_id.to_owned(), target: target.to_owned() }
 }
 
 impl Publisher {
-    /// A page of letters, the oldest first (item 173).
+    /// The oldest letters of a filter (item 173), however many of others lie between them.
     pub async fn letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
-        let read = async |tx: Tx, (filter, limit): (LetterFilter, usize)| {
-            let mut values = vec![
-                Value::from(filter.after.unwrap_or_default()),
-                Value::Int(limit.clamp(1, MAX_PAGE) as i64),
-            ];
-            let mut sql =
-                format!("SELECT {COLUMNS} FROM mainstay_publications WHERE letter IS NOT NULL AND id > $1");
-            for (column, wanted) in [("target", filter.target), ("correlation_id", filter.correlation_id)] {
-                if let Some(wanted) = wanted {
-                    values.push(Value::from(wanted));
-                    sql.push_str(&format!(" AND {column} = ${}", values.len()));
-                }
+        let (mut filter, limit, mut letters) = (filter, limit.clamp(1, MAX_PAGE), Vec::new());
+        loop {
+            let context = (filter.clone(), limit - letters.len());
+            let page = self.shared.store.read_with(context, letters_of).await?;
+            letters.extend(page.letters);
+            match page.next {
+                Some(next) if letters.len() < limit => filter.after = Some(next),
+                _ => return Ok(letters),
             }
-            if let Some(status) = filter.status {
-                sql.push_str(&format!(" AND {}", status.kept()));
-            }
-            sql.push_str(" ORDER BY id LIMIT $2");
-            tx.query(&sql, &values).await?.iter().map(letter).collect()
-        };
-        Ok(self.shared.store.read_with((filter, limit), read).await?)
+        }
+    }
+
+    /// A page of letters, the oldest first. It looks at a bounded number of letters, as a search if no index has what the filter
+    /// names.
+    pub async fn letter_page(&self, filter: LetterFilter, limit: usize) -> Result<LetterPage> {
+        let context = (filter, limit.clamp(1, MAX_PAGE));
+        let store = &self.shared.store;
+        Ok(match context.0.search().is_search() {
+            true => store.search_with(context, letters_of).await?,
+            false => store.read_with(context, letters_of).await?,
+        })
     }
 
     /// One letter.
@@ -228,7 +287,7 @@ impl Publisher {
             Ok(stats)
         };
         let targets = self.targets().map(str::to_owned).collect();
-        Ok(self.shared.store.read_with::<Vec<String>, _, _, _>(targets, read).await?)
+        Ok(self.shared.store.search_with::<Vec<String>, _, _, _>(targets, read).await?)
     }
 
     /// Tries a letter again, one that is pending or was ignored; the item of work that does.

@@ -3,11 +3,12 @@
 use super::MAX_PAGE;
 use super::letters::LetterStatus;
 use super::publisher::Publisher;
+use super::search::{Found, Search};
 use super::status::Status;
 use crate::error::Result;
-use mainstay_store::{Row, Tx, Value, params};
+use mainstay_store::{Bulk, Column, Row, Tx, Value, params};
 use serde::Serialize;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// One event for one target, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -60,10 +61,63 @@ pub struct PublicationFilter {
     pub after: Option<String>,
 }
 
+impl PublicationFilter {
+    /// How publications are found: by the index of their status, or of a target's.
+    fn search(&self) -> Search {
+        let mut search = Search::default();
+        let target = self.target.as_ref().map(Value::from);
+        let Some(status) = self.status else {
+            if let Some(target) = target {
+                search.other("target = ?", Some(target));
+            }
+            return search;
+        };
+        if let Some(target) = target {
+            search.indexed("target = ?", Some(target));
+        }
+        let kept = if status == Status::Retried { Status::Pending } else { status };
+        search.indexed("status = ?", Some(Value::from(kept.as_str())));
+        match status {
+            Status::Retried => search.other("letter IS NOT NULL", None),
+            Status::Pending => search.other("letter IS NULL", None),
+            _ => {}
+        }
+        search
+    }
+}
+
+/// A page of publications.
+#[derive(Debug, Clone, Default)]
+pub struct PublicationPage {
+    /// The publications, the oldest first.
+    pub publications: Vec<Publication>,
+    /// Behind which publication the next page begins; nothing when there is none.
+    pub next: Option<String>,
+    /// Whether the page ended before it was full, because it had looked at as many publications as a page may.
+    pub is_partial: bool,
+}
+
 const COLUMNS: &str = "id, event_id, event_type, source_context, target, correlation_id, status, attempt_count, error, \
      work_id, created_at, delivered_at, letter, tenant";
 const BY_EVENT: &str = "WHERE event_id = $1 ORDER BY tenant, target";
 const BY_EVENT_OF: &str = "WHERE event_id = $1 AND tenant = $2 ORDER BY target";
+
+static THESE: LazyLock<Bulk> = LazyLock::new(|| {
+    let text = format!("SELECT {COLUMNS} FROM mainstay_publications WHERE id IN ({{values}})");
+    Bulk::among(&text, Column::Text)
+});
+
+async fn page_of(
+    tx: Tx,
+    (filter, limit): (PublicationFilter, usize),
+) -> mainstay_store::Result<PublicationPage> {
+    let after = filter.after.as_deref().unwrap_or_default();
+    let Found { ids, reached: next } = filter.search().run(&tx, after, limit).await?;
+    let rows = THESE.query(&tx, &ids.iter().map(Value::from).collect::<Vec<_>>()).await?;
+    let mut publications = rows.iter().map(publication).collect::<mainstay_store::Result<Vec<_>>>()?;
+    publications.sort_unstable_by(|one, other| one.publication_id.cmp(&other.publication_id));
+    Ok(PublicationPage { is_partial: next.is_some() && ids.len() < limit, publications, next })
+}
 
 fn publication(row: &Row) -> mainstay_store::Result<Publication> {
     let letter: Option<&str> = row.get(12)?;
@@ -113,32 +167,30 @@ impl Publisher {
         self.with_attempts(found).await
     }
 
-    /// A page of publications, the oldest first.
+    /// The oldest publications of a filter, however many others lie between them.
     pub async fn list(&self, filter: PublicationFilter, limit: usize) -> Result<Vec<Publication>> {
-        let read = async |tx: Tx, (filter, limit): (PublicationFilter, usize)| {
-            let mut values = vec![
-                Value::from(filter.after.unwrap_or_default()),
-                Value::Int(limit.clamp(1, MAX_PAGE) as i64),
-            ];
-            let mut sql = format!("SELECT {COLUMNS} FROM mainstay_publications WHERE id > $1");
-            if let Some(target) = filter.target {
-                values.push(Value::from(target));
-                sql.push_str(&format!(" AND target = ${}", values.len()));
+        let (mut filter, limit, mut publications) = (filter, limit.clamp(1, MAX_PAGE), Vec::new());
+        loop {
+            let page =
+                self.shared.store.read_with((filter.clone(), limit - publications.len()), page_of).await?;
+            publications.extend(page.publications);
+            match page.next {
+                Some(next) if publications.len() < limit => filter.after = Some(next),
+                _ => return self.with_attempts(publications).await,
             }
-            if let Some(status) = filter.status {
-                let kept = if status == Status::Retried { Status::Pending } else { status };
-                values.push(Value::from(kept.as_str()));
-                sql.push_str(&format!(" AND status = ${}", values.len()));
-                match status {
-                    Status::Retried => sql.push_str(" AND letter IS NOT NULL"),
-                    Status::Pending => sql.push_str(" AND letter IS NULL"),
-                    _ => {}
-                }
-            }
-            sql.push_str(" ORDER BY id LIMIT $2");
-            tx.query(&sql, &values).await?.iter().map(publication).collect()
+        }
+    }
+
+    /// A page of publications, the oldest first. It looks at a bounded number of them, as a search if no index has what the filter
+    /// names.
+    pub async fn page(&self, filter: PublicationFilter, limit: usize) -> Result<PublicationPage> {
+        let context = (filter, limit.clamp(1, MAX_PAGE));
+        let store = &self.shared.store;
+        let page = match context.0.search().is_search() {
+            true => store.search_with(context, page_of).await?,
+            false => store.read_with(context, page_of).await?,
         };
-        self.with_attempts(self.shared.store.read_with((filter, limit), read).await?).await
+        Ok(PublicationPage { publications: self.with_attempts(page.publications).await?, ..page })
     }
 
     /// While a publication is under way, its item of work knows how often it was tried.

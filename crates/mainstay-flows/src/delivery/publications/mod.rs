@@ -9,7 +9,7 @@
 //! - [`Upkeep`]: what is done about letters and old rows by itself
 //!
 //! `record` owns the table, `deliver` carries a publication out as work with what `loader` reads, `ended` notes what came of it in the transaction
-//! that ends that work.
+//! that ends that work. `search` finds publications for pages.
 
 mod cloud;
 mod deliver;
@@ -23,6 +23,7 @@ mod look;
 mod publisher;
 mod record;
 mod schema;
+mod search;
 mod source;
 mod status;
 mod target;
@@ -32,8 +33,8 @@ mod webhook;
 
 pub use cloud::{CONTENT_TYPE, CloudEvent};
 pub use event::PublicEvent;
-pub use letters::{Letter, LetterFilter, LetterStats, LetterStatus};
-pub use look::{Publication, PublicationFilter};
+pub use letters::{Letter, LetterFilter, LetterPage, LetterStats, LetterStatus};
+pub use look::{Publication, PublicationFilter, PublicationPage};
 pub use publisher::{Published, Publisher};
 pub use schema::COMPONENT;
 pub use status::{Ended, Status, next};

@@ -226,7 +226,9 @@ pub(super) async fn hold_pending(tx: &Tx, projection: &str, key: &str) -> mainst
 impl Projections {
     /// A page of letters, in the order of the log.
     pub async fn letters(&self, filter: LetterFilter, limit: usize) -> Result<Vec<Letter>> {
-        let mut letters = self.bare_letters(filter, limit).await?;
+        // They are sorted, whatever is asked for.
+        let read = async |tx: Tx, (filter, limit): (LetterFilter, usize)| page(&tx, &filter, limit).await;
+        let mut letters = self.shared.store.search_with((filter, limit), read).await?;
         payload::fill(&self.shared.log, &mut letters).await?;
         Ok(letters)
     }
@@ -262,7 +264,7 @@ impl Projections {
 
     /// How many letters there are.
     pub async fn letter_stats(&self) -> Result<LetterStats> {
-        let read = async |tx: Tx| {
+        let read = async |tx: Tx, (): ()| {
             let sql = format!("{STATS} WHERE {LETTERS} AND {CURRENT} GROUP BY projection, status");
             let mut stats = LetterStats::default();
             for row in tx.query(&sql, &[]).await? {
@@ -277,7 +279,7 @@ impl Projections {
             }
             Ok(stats)
         };
-        Ok(self.shared.store.read(read).await?)
+        Ok(self.shared.store.search_with((), read).await?)
     }
 
     /// Tries a letter again; the id of the work that does.

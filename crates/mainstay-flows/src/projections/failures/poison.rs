@@ -234,7 +234,8 @@ impl Projections {
         let (position, name) = after.unwrap_or_default();
         let place = (i64::try_from(position).unwrap_or(i64::MAX), name);
         let context = (projection.map(str::to_owned), place, limit.clamp(1, MAX_PAGE) as i64);
-        Ok(self.shared.store.read_with(context, read).await?)
+        // They are sorted, whatever is asked for.
+        Ok(self.shared.store.search_with(context, read).await?)
     }
 
     /// Events of a correlation that are put aside, in the order of the log.

@@ -11,5 +11,6 @@ mod live;
 mod migration;
 mod nodes;
 mod quarantine;
+mod search;
 mod speed;
 mod upkeep;

@@ -2,6 +2,7 @@
 
 use super::publications::bench::{Bench, PATIENCE, targets};
 use axum::Router;
+use mainstay_core::json::MAX_DEPTH;
 use mainstay_events::{Log, NewEvent, Selection};
 use mainstay_flows::delivery::inbox::{self, Inbox, Received, Reception};
 use mainstay_flows::delivery::publications::{Status, Target, Webhook};
@@ -224,6 +225,25 @@ fn what_is_no_event_is_refused() {
             let body = format!(r#"{{"specversion":"1.0","id":"a","source":"b","type":"c","data":{data}}}"#);
             assert_eq!(code(body.as_bytes()), "WEBHOOK_MALFORMED", "{data:.20}");
         }
+        let nested = |depth: usize| {
+            let data = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            format!(r#"{{"specversion":"1.0","id":"a","source":"b","type":"c","data":{data}}}"#)
+        };
+        // The event itself is one level.
+        assert_eq!(code(nested(MAX_DEPTH).as_bytes()), "WEBHOOK_MALFORMED");
+        let most = nested(MAX_DEPTH - 1);
+        let header = sign(&[secret("s")], most.as_bytes(), store.clock().now_ms());
+        assert!(inbox.verify(Some(&header), None, most.as_bytes()).is_ok());
+        for field in
+            [r#""id":"\u0000""#, r#""id":"a","subject":"\u0000""#, r#""id":"a","idempotencykey":"a\u0000""#]
+        {
+            let body = format!(r#"{{"specversion":"1.0",{field},"source":"b","type":"c","data":1}}"#);
+            assert_eq!(code(body.as_bytes()), "WEBHOOK_MALFORMED", "{field}");
+        }
+        // The parser would read the text again, from a depth of its own.
+        let own = r#"{"$serde_json::private::RawValue":"[[1]]"}"#;
+        let body = format!(r#"{{"specversion":"1.0","id":"a","source":"b","type":"c","data":{own}}}"#);
+        assert_eq!(code(body.as_bytes()), "WEBHOOK_MALFORMED");
         let long = json!({ "specversion": "1.0", "id": "x".repeat(600), "source": "b", "type": "c" });
         assert_eq!(code(long.to_string().as_bytes()), "WEBHOOK_MALFORMED");
         assert_eq!(code(&vec![b' '; inbox::MAX_BODY_BYTES + 1]), "WEBHOOK_TOO_LARGE");

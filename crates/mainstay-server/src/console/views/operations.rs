@@ -48,7 +48,8 @@ pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
     let now = visit.now_ms();
     let (action, total) = (operation.text("action"), operation.number("total"));
     let touched = operation.number("done") + operation.number("skipped") + operation.number("failed");
-    let percent = if total == 0 { 100.0 } else { touched as f64 * 100.0 / total as f64 };
+    // More than was counted, if the preview is partial.
+    let percent = if total == 0 { 100.0 } else { (touched as f64 * 100.0 / total as f64).min(100.0) };
     let failures = operation.list("failures").iter().map(|failure| {
         vec![
             link(&path(&["console", "dead-letters", failure.text("letterId")]), failure.text("letterId")),
@@ -63,7 +64,7 @@ pub(super) async fn one(visit: &Visit, id: &str) -> Result<Sheet, Fault> {
         (rows(vec![
             ("Status", Some(badge(operation.text("status")))),
             ("Action", Some(html! { (action) })),
-            ("Letters", Some(html! { (count(total)) })),
+            ("Letters", Some(html! { (count(total)) @if operation.is("isPartial") { " or more" } })),
             ("Done", Some(html! { (count(operation.number("done"))) })),
             ("Skipped", Some(html! { (count(operation.number("skipped"))) ", dealt with by others meanwhile" })),
             ("Failed", Some(html! { (count(operation.number("failed"))) })),
@@ -87,7 +88,9 @@ fn capital(text: &str) -> String {
 }
 
 fn said(operation: &Value) -> Markup {
-    let total = count(operation.number("total"));
+    let is_partial = operation.is("isPartial");
+    let more = if is_partial { " or more" } else { "" };
+    let total = format!("{}{more}", count(operation.number("total")));
     let will = match operation.text("action") {
         "retry" => {
             format!("{total} letters will be tried again, each as a new attempt that is linked to it.")
@@ -97,8 +100,9 @@ fn said(operation: &Value) -> Markup {
     };
     html! {
         @if operation.text("status") == "previewed" {
-            @if operation.number("total") == 0 { p.notice.fair { "No letter is like that, so there is nothing to do." } }
+            @if operation.number("total") == 0 && !is_partial { p.notice.fair { "No letter is like that, so there is nothing to do." } }
             @else { p.notice.fair { (will) " Nothing has been done yet." } }
+            @if is_partial { p.notice.fair { "There are too many letters to look at all of them for a preview." } }
         }
         @if let Some(error) = operation.get("error").and_then(Value::as_str) { p.notice.bad { (error) } }
     }
@@ -107,11 +111,13 @@ fn said(operation: &Value) -> Markup {
 fn actions(visit: &Visit, operation: &Value, id: &str) -> Markup {
     let call = |verb: &str| format!("POST {}", path(&["admin", "dead-letter-operations", id, verb]));
     let role = if operation.text("action") == "purge" { Role::Admin } else { Role::Operator };
-    let verb = format!("{} {} letters", capital(operation.text("action")), count(operation.number("total")));
+    let (total, is_partial) = (operation.number("total"), operation.is("isPartial"));
+    let more = if is_partial { " or more" } else { "" };
+    let verb = format!("{} {}{more} letters", capital(operation.text("action")), count(total));
     html! {
         @match operation.text("status") {
             "previewed" => {
-                @if visit.may(role) && operation.number("total") > 0 {
+                @if visit.may(role) && (total > 0 || is_partial) {
                     (super::super::parts::post(visit, "/console/act", html! {
                         input type="hidden" name="call" value=(call("run"));
                         input type="hidden" name="back" value=(visit.here());

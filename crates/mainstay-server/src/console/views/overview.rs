@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
     let state = visit.get("/admin/system").await?;
-    let pools = visit.get("/v1/pools").await?;
+    let pools = visit.get("/v1/pools?limit=1000").await?;
     let figures = visit.get("/admin/metrics").await?;
     let changes = changes::lately(visit, &pools).await?;
     let past = visit.app.past().show();

@@ -22,7 +22,7 @@ const KEYS: &str = "50";
 const KEYS_AFTER: &str = "keysAfter";
 
 pub(super) async fn all(visit: &Visit) -> Result<Sheet, Fault> {
-    let pools = visit.get("/admin/pools").await?;
+    let pools = visit.get("/admin/pools?limit=1000").await?;
     let items = search(visit, &["pool", "state", "key", "function", "args", "correlationId"], &[]).await?;
     let live = html! {
         section { h2 { "Pools" } (pool_table(pools.list("pools"))) }

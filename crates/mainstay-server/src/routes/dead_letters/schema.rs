@@ -214,6 +214,9 @@ pub(super) struct DeadLetterOperation {
     preview: Vec<DeadLetterCount>,
     /// How many letters that were.
     total: u64,
+    /// Whether letters were left that the preview has not looked at. Of the oldest letters only those that were counted are
+    /// touched; otherwise all that the filter names. Absent when not.
+    is_partial: Option<bool>,
     /// About how many it was done.
     done: u64,
     /// How many were dealt with by somebody else meanwhile.

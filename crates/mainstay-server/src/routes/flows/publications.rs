@@ -12,7 +12,8 @@ use axum::http::request::Parts;
 use mainstay_events::Log;
 use mainstay_flows::Error;
 use mainstay_flows::delivery::publications::{
-    self, Letter, LetterFilter, LetterStats, LetterStatus, Publication, PublicationFilter, Publisher, Status,
+    self, Letter, LetterFilter, LetterPage, LetterStats, LetterStatus, Publication, PublicationFilter,
+    PublicationPage, Publisher, Status,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -115,10 +116,13 @@ pub(super) struct PublicationParameters {
 
 /// A page of publications.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Publications {
     publications: Vec<Publication>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_partial: bool,
 }
 
 /// Which letters are wanted.
@@ -142,10 +146,13 @@ pub(super) struct LetterParameters {
 
 /// A page of letters.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Letters {
     letters: Vec<Letter>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_partial: bool,
 }
 
 /// Publish an event of the log to other contexts
@@ -190,10 +197,9 @@ pub(super) async fn list(
 ) -> Answer<Json<Publications>> {
     let PublicationParameters { target, status, limit: asked, cursor: after } = asked;
     let limit = limit(asked)?;
-    let publications = publisher.list(PublicationFilter { target, status, after }, limit).await?;
-    let last = publications.last().filter(|_| publications.len() == limit);
-    let next = last.map(|last| last.publication_id.clone());
-    Ok(Json(Publications { publications, next }))
+    let page = publisher.page(PublicationFilter { target, status, after }, limit).await?;
+    let PublicationPage { publications, next, is_partial } = page;
+    Ok(Json(Publications { publications, next, is_partial }))
 }
 
 /// List publications that were not delivered, the oldest first
@@ -205,10 +211,9 @@ pub(super) async fn letters(
 ) -> Answer<Masked<Letters>> {
     let LetterParameters { target, status, correlation_id, limit: asked, cursor: after } = asked;
     let limit = limit(asked)?;
-    let letters = publisher.letters(LetterFilter { target, status, correlation_id, after }, limit).await?;
-    let last = letters.last().filter(|_| letters.len() == limit);
-    let next = last.map(|last| last.publication_id.clone());
-    Ok(Masked(Letters { letters, next }))
+    let page = publisher.letter_page(LetterFilter { target, status, correlation_id, after }, limit).await?;
+    let LetterPage { letters, next, is_partial } = page;
+    Ok(Masked(Letters { letters, next, is_partial }))
 }
 
 /// Count publications that were not delivered

@@ -1,21 +1,45 @@
 //! `/v1/pools`: their settings, and how they are doing.
 
 use super::{Shop, schema};
-use crate::{Answer, Json, Path};
-use mainstay_work::{Pool, PoolStatus};
-use serde::Serialize;
+use crate::routes::limit;
+use crate::{Answer, Json, Path, Query};
+use mainstay_work::{Pool, PoolPage, PoolStatus};
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
 
-/// Pools.
+/// Which page of pools is wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Page {
+    /// At most so many pools.
+    #[param(minimum = 1, maximum = 1000, default = 50)]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    #[param(max_length = 512)]
+    cursor: Option<String>,
+}
+
+/// A page of pools.
 #[derive(Debug, Serialize)]
 pub(super) struct Pools {
     pools: Vec<PoolStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
-/// List the pools, and how they are doing
-#[utoipa::path(get, path = "/v1/pools", operation_id = "listPools", tag = "work",
+impl Page {
+    pub(super) async fn of(self, work: &mainstay_work::Work) -> Answer<Json<Pools>> {
+        let PoolPage { pools, next } = work.pool_page(self.cursor, limit(self.limit)?).await?;
+        Ok(Json(Pools { pools, next }))
+    }
+}
+
+/// List the pools by their names, and how they are doing
+#[utoipa::path(get, path = "/v1/pools", operation_id = "listPools", tag = "work", params(Page),
     responses((status = 200, body = schema::Pools)))]
-pub(super) async fn list(Shop(work): Shop) -> Answer<Json<Pools>> {
-    Ok(Json(Pools { pools: work.pools().await? }))
+pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Page>) -> Answer<Json<Pools>> {
+    asked.of(&work).await
 }
 
 /// Look at a pool

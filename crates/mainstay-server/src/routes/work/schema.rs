@@ -214,10 +214,12 @@ enum CanceledHow {
     TooLate,
 }
 
-/// Pools, by name.
+/// A page of pools, by name.
 #[derive(ToSchema)]
 pub(super) struct Pools {
     pools: Vec<PoolStatus>,
+    /// For the next page.
+    next: Option<String>,
 }
 
 /// A pool, and how it is doing.

@@ -19,8 +19,11 @@ const QUOTED_BYTES: usize = 2_000;
 /// Writes the whole database to a file, as of one snapshot.
 pub(crate) fn dump(url: &str, target: &Path) -> Result<()> {
     let mut command = program("pg_dump", url)?;
-    command.args(["--format=custom", "--no-password", "--file"]).arg(target);
-    run("pg_dump", command)
+    // The mark of a restore that has not finished is that database's own.
+    command
+        .args(["--format=custom", "--no-password", "--exclude-table=mainstay_restore_pending", "--file"])
+        .arg(target);
+    run_tool("pg_dump", command)
 }
 
 /// Reads such a file into an empty database: all of it or nothing. Everything belongs to who restores it.
@@ -35,16 +38,28 @@ pub(crate) fn undump(url: &str, backup: &Path) -> Result<()> {
     ]);
     let (config, _) = connect::read(url)?;
     command.arg("--dbname").arg(config.get_dbname().unwrap_or_default()).arg(backup);
-    run("pg_restore", command)
+    run_tool("pg_restore", command)
 }
 
 const COUNT_RELATIONS: &str = "SELECT count(*) FROM pg_catalog.pg_class AS relation \
      JOIN pg_catalog.pg_namespace AS space ON space.oid = relation.relnamespace \
      WHERE space.nspname <> 'information_schema' AND space.nspname NOT LIKE 'pg\\_%' \
      AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS part \
-                     WHERE part.objid = relation.oid AND part.deptype = 'e')";
+                     WHERE part.objid = relation.oid AND part.deptype = 'e') \
+     AND relation.oid IS DISTINCT FROM to_regclass('mainstay_restore_pending')";
 
-/// Refuses a database that has anything in it but extensions.
+/// Runs a statement of no use to the store itself.
+pub(crate) async fn run(url: &str, sql: &str) -> Result<()> {
+    let server = Server::new(url, &Options::new(url))?;
+    let (client, line) = server.connect().await?;
+    let line = tokio::spawn(line);
+    let ran = server.answer(client.batch_execute(sql)).await;
+    drop(client);
+    line.abort();
+    ran
+}
+
+/// Refuses a database that has anything in it but extensions, and the mark of a restore that has put nothing there.
 pub(crate) async fn check_empty(url: &str) -> Result<()> {
     let server = Server::new(url, &Options::new(url))?;
     let (client, line) = server.connect().await?;
@@ -110,7 +125,7 @@ fn environment(config: &Config) -> Vec<(&'static str, String)> {
     pairs
 }
 
-fn run(tool: &'static str, mut command: Command) -> Result<()> {
+fn run_tool(tool: &'static str, mut command: Command) -> Result<()> {
     let output = command.output().map_err(|error| Error::ToolFailed { tool, reason: error.to_string() })?;
     if output.status.success() {
         return Ok(());

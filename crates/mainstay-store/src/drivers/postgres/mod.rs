@@ -21,7 +21,7 @@ mod tls;
 mod transaction;
 mod value;
 
-pub(crate) use dump::{check_empty, dump, undump};
+pub(crate) use dump::{check_empty, dump, run, undump};
 pub use lend::Lent;
 pub(crate) use transaction::Handle;
 

@@ -1,7 +1,7 @@
 //! What is done for a database as a whole, beside the writer: a copy, SQLite's own check, an empty log.
 
 use super::{Driver, failure};
-use crate::backup::blocking;
+use crate::backup::{self, blocking};
 use crate::{Error, Result};
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Copies the database at `path` to the new file `target`, on a connection of its own: one snapshot, while writers of
-/// this and of other processes go on. What was deleted is not in the copy.
+/// this and of other processes go on. What was deleted is not in the copy, which is marked as one.
 pub(crate) fn copy_into(path: &Path, target: &Path) -> Result<()> {
     vacuum_into(&look_at(path)?, target).map_err(|error| match error {
         Error::Corrupt(reason) if reason.contains("not a database") => {
@@ -31,7 +31,13 @@ fn vacuum_into(db: &Connection, target: &Path) -> Result<()> {
     let Some(target) = target.to_str() else {
         return Err(Error::Open { what: target.display().to_string(), reason: "is not UTF-8".to_owned() });
     };
-    db.execute("VACUUM INTO ?1", [target]).map(drop).map_err(failure::of)
+    db.execute("VACUUM INTO ?1", [target]).map_err(failure::of)?;
+    run(Path::new(target), backup::MARK)
+}
+
+/// Runs a statement on a database that nobody has open.
+pub(crate) fn run(path: &Path, sql: &str) -> Result<()> {
+    look_at(path)?.execute_batch(sql).map_err(failure::of)
 }
 
 /// A connection that only looks, and changes nothing about the database.

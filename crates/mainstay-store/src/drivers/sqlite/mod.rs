@@ -24,7 +24,7 @@ mod readers;
 mod writer;
 
 pub(crate) use connection::Handle;
-pub(crate) use keep::copy_into;
+pub(crate) use keep::{copy_into, run};
 
 use crate::body::Body;
 use crate::figures::Figures;

@@ -1,5 +1,5 @@
-//! One chunk of an operation: an item of work. What is done about its letters, where the operation is and the item that goes
-//! on are the transaction that ends it.
+//! One chunk of an operation: an item of work. Its letters are looked for on a snapshot, since a search must not hold the writer.
+//! What is done about them, where the operation is and the item that goes on are one transaction.
 
 use super::row::{self, Operation, OperationStatus};
 use crate::completion;
@@ -10,8 +10,10 @@ use crate::error::Result;
 use crate::service::ServiceRef;
 use crate::{Call, Functions, NewWork, OnComplete, WorkResult, inbox};
 use mainstay_core::failpoints::Point;
+use mainstay_core::failure::Failure;
 use mainstay_store::Tx;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
 
 const GO_ON: &str = "mainstay.letters.chunk";
@@ -60,9 +62,12 @@ pub(super) fn enqueue(tx: &Tx, shared: &Shared, operation: &mut Operation, due_m
 pub(in crate::dead_letters) fn functions(functions: Functions, service: &ServiceRef<Shared>) -> Functions {
     let (chunks, ends) = (service.clone(), service.clone());
     functions
-        .platform_mutation(GO_ON, move |tx: Tx, _: Call, args: Args| {
+        .platform_action(GO_ON, move |_: Call, args: Args| {
             let service = chunks.clone();
-            async move { go_on(&tx, &*service.get()?, args).await }
+            async move {
+                let shared = service.get().map_err(failed)?;
+                go_on(shared, args).await.map_err(failed)
+            }
         })
         .platform_on_complete(ENDED, move |tx: Tx, call: Call, told: OnComplete<Args>| {
             let service = ends.clone();
@@ -70,22 +75,48 @@ pub(in crate::dead_letters) fn functions(functions: Functions, service: &Service
         })
 }
 
-async fn go_on(tx: &Tx, shared: &Shared, args: Args) -> mainstay_store::Result<()> {
-    let mut operation = row::hold(tx, &args.operation_id).await?;
-    if operation.status != OperationStatus::Running || operation.step != args.step {
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::retryable(error.to_string())
+}
+
+/// Looks for the letters of a chunk on a snapshot, and deals with them in a transaction. One that is run again does nothing: the
+/// operation has gone on.
+async fn go_on(shared: Arc<Shared>, args: Args) -> mainstay_store::Result<()> {
+    let look = async |tx: Tx, id: String| row::look(&tx, &id).await;
+    let operation = shared.store.read_with(args.operation_id.clone(), look).await?;
+    if !is_next(&operation, &args) {
         return Ok(());
     }
     let between = (operation.reached, operation.highest);
-    let inbox::Chunk { letters, reached } = inbox::waiting(tx, &operation.filter, between, CHUNK).await?;
-    let came = act(shared, tx, operation.action, &letters, true).await?;
+    let chunk = shared.next_letters(&operation.filter, None, between).await?;
+    let numbers: Vec<i64> = chunk.letters.iter().map(|letter| letter.number).collect();
+    let context = (shared.clone(), args, numbers, chunk.reached);
+    shared.store.transact_with(context, deal_with).await
+}
+
+fn is_next(operation: &Operation, args: &Args) -> bool {
+    operation.status == OperationStatus::Running && operation.step == args.step
+}
+
+type Dealing = (Arc<Shared>, Args, Vec<i64>, Option<i64>);
+
+async fn deal_with(tx: Tx, (shared, args, numbers, reached): Dealing) -> mainstay_store::Result<()> {
+    let mut operation = row::hold(&tx, &args.operation_id).await?;
+    if !is_next(&operation, &args) {
+        return Ok(());
+    }
+    // What was done about them since they were found is not undone.
+    let letters = inbox::still(&tx, &operation.filter, &numbers).await?;
+    let came = act(&shared, &tx, operation.action, &letters, true).await?;
     shared.pass(Point::LettersActed)?;
     operation.count(came);
+    operation.skipped += (numbers.len() - letters.len()) as u64;
     operation.updated_at = tx.now_ms().await?;
     match reached {
         Some(reached) => {
             operation.reached = reached;
             let due_ms = next_due(args.due_ms, operation.updated_at);
-            enqueue(tx, shared, &mut operation, due_ms)?;
+            enqueue(&tx, &shared, &mut operation, due_ms)?;
         }
         None => {
             operation.reached = operation.highest;
@@ -93,7 +124,7 @@ async fn go_on(tx: &Tx, shared: &Shared, args: Args) -> mainstay_store::Result<(
             operation = operation.ended(OperationStatus::Done, now_ms);
         }
     }
-    row::update(tx, &operation).await?;
+    row::update(&tx, &operation).await?;
     shared.pass(Point::LettersAdvanced)
 }
 
@@ -106,7 +137,7 @@ async fn ended(tx: &Tx, _: &Shared, call: &Call, told: OnComplete<Args>) -> main
     };
     let Some(args) = told.context else { return Ok(()) };
     let operation = row::hold(tx, &args.operation_id).await?;
-    if operation.status != OperationStatus::Running || operation.step != args.step {
+    if !is_next(&operation, &args) {
         return Ok(());
     }
     completion::check(call, operation.item.as_deref(), operation.step)?;

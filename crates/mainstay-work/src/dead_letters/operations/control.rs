@@ -2,11 +2,12 @@
 
 use super::chunk;
 use super::row::{self, Operation, OperationStatus};
+use super::survey::{Survey, survey};
 use crate::dead_letters::MAX_PAGE;
 use crate::dead_letters::acts::Action;
 use crate::dead_letters::opened::{DeadLetters, Shared};
 use crate::error::{Error, Result};
-use crate::inbox::{self, Counted, Filter};
+use crate::inbox::Filter;
 use mainstay_core::failpoints::Point;
 use mainstay_store::Tx;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ impl DeadLetters {
         self.preview_some(action, filter, None, asked_by).await
     }
 
-    /// As [`preview`](Self::preview), of the oldest letters only: `most` of them.
+    /// As [`preview`](Self::preview), of the oldest letters only: `most` of them. A preview that had to look through too many
+    /// letters [is partial](Operation::is_partial).
     pub async fn preview_some(
         &self,
         action: Action,
@@ -37,21 +39,9 @@ impl DeadLetters {
         filter.check()?;
         row::check_asker(asked_by)?;
         let filter = Filter { status: Some(action.status(filter.status)?), ..filter };
-        // Counted on a snapshot: a search in the errors of all letters must not hold the writer.
-        let count = async |tx: Tx, (filter, most): (Filter, Option<usize>)| {
-            let mut highest = inbox::highest(&tx).await?;
-            if let Some(most) = most {
-                highest = inbox::number_of_oldest(&tx, &filter, highest, most).await?;
-            }
-            Ok((highest, inbox::counts(&tx, &filter, highest).await?))
-        };
-        let store = &self.shared.store;
-        let counted = match filter.is_search() {
-            true => store.search_with((filter.clone(), most), count).await?,
-            false => store.read_with((filter.clone(), most), count).await?,
-        };
-        let context = (self.shared.clone(), action, filter, asked_by.to_owned(), counted);
-        Ok(store.transact_with(context, preview_in).await?)
+        let survey = survey(&self.shared, &filter, most).await?;
+        let context = (self.shared.clone(), action, filter, asked_by.to_owned(), survey);
+        Ok(self.shared.store.transact_with(context, preview_in).await?)
     }
 
     /// Lets an operation that was previewed run, for whoever asked for it.
@@ -132,18 +122,16 @@ impl DeadLetters {
     }
 }
 
-/// The highest number of a letter, and what there is up to it.
-type UpTo = (i64, Vec<Counted>);
-type Previewing = (Arc<Shared>, Action, Filter, String, UpTo);
+type Previewing = (Arc<Shared>, Action, Filter, String, Survey);
 
 async fn preview_in(
     tx: Tx,
-    (shared, action, filter, asked_by, (highest, preview)): Previewing,
+    (shared, action, filter, asked_by, survey): Previewing,
 ) -> mainstay_store::Result<Operation> {
+    let Survey { highest, counts: preview, is_partial } = survey;
     let total = preview.iter().map(|counted| counted.count).sum();
-    let now_ms = tx.now_ms().await?;
-    let operation =
-        Operation { preview, total, highest, ..Operation::new(&shared, action, filter, asked_by, now_ms) };
+    let new = Operation::new(&shared, action, filter, asked_by, tx.now_ms().await?);
+    let operation = Operation { preview, total, is_partial, highest, ..new };
     row::insert(&tx, &operation).await?;
     Ok(operation)
 }

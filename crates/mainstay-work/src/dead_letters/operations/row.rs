@@ -87,6 +87,10 @@ pub struct Operation {
     pub preview: Vec<Counted>,
     /// How many letters that were.
     pub total: u64,
+    /// Whether letters were left that the preview has not looked at, because it had looked at as many as it may. Of the oldest
+    /// letters only those that were counted are touched; otherwise all that the filter names.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_partial: bool,
     /// About how many it was done.
     pub done: u64,
     /// How many were dealt with by somebody else meanwhile.
@@ -151,6 +155,7 @@ impl Operation {
             status: OperationStatus::Previewed,
             preview: Vec::new(),
             total: 0,
+            is_partial: false,
             done: 0,
             skipped: 0,
             failed: 0,
@@ -231,7 +236,7 @@ pub(in crate::dead_letters) fn check_asker(asked_by: &str) -> Result<()> {
 
 const COLUMNS: &str = "operation_id, action, filter, letter, asked_by, status, preview, total, highest, reached, step, \
      done, skipped, failed, failures, error, created_at, started_at, updated_at, ended_at, left_over, \
-     run_by, cancelled_by, item";
+     run_by, cancelled_by, item, is_partial";
 const UPDATE: &str = "UPDATE mainstay_letter_operations SET status = $2, reached = $3, step = $4, done = $5, \
      skipped = $6, failed = $7, failures = $8, error = $9, started_at = $10, updated_at = $11, ended_at = $12, \
      left_over = $13, run_by = $14, cancelled_by = $15, item = $16 WHERE operation_id = $1";
@@ -274,13 +279,14 @@ fn operation(row: &Row) -> mainstay_store::Result<Operation> {
         run_by: row.get(21)?,
         cancelled_by: row.get(22)?,
         item: row.get(23)?,
+        is_partial: row.get::<i64>(24)? != 0,
     })
 }
 
 /// Writes a new one, and forgets some from long ago: more than one, so that there are not ever more of them.
 pub(in crate::dead_letters) async fn insert(tx: &Tx, one: &Operation) -> mainstay_store::Result<()> {
     tx.execute(PRUNE, params![RETENTION.as_millis() as i64]).await?;
-    let places: Vec<String> = (1..=24).map(|number| format!("${number}")).collect();
+    let places: Vec<String> = (1..=25).map(|number| format!("${number}")).collect();
     let sql = format!("INSERT INTO mainstay_letter_operations ({COLUMNS}) VALUES ({})", places.join(", "));
     let params = params![
         &one.operation_id,
@@ -307,6 +313,7 @@ pub(in crate::dead_letters) async fn insert(tx: &Tx, one: &Operation) -> mainsta
         one.run_by.as_deref(),
         one.cancelled_by.as_deref(),
         one.item.as_deref(),
+        i64::from(one.is_partial),
     ];
     tx.execute(&sql, params).await.map(drop)
 }

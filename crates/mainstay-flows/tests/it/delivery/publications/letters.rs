@@ -1,9 +1,9 @@
 //! Publications that were not delivered, and what is done about them.
 
 use super::bench::{Bench, Context, targets};
-use mainstay_flows::delivery::publications::{LetterFilter, LetterStatus, Status};
-use mainstay_testkit::stores::Place;
-use mainstay_testkit::stores::for_each_store;
+use mainstay_flows::delivery::publications::{LetterFilter, LetterStatus, PublicationFilter, Status};
+use mainstay_store::{Tx, params};
+use mainstay_testkit::stores::{Place, for_each_lasting_store, for_each_store};
 use mainstay_work::Failure;
 use serde_json::json;
 
@@ -164,5 +164,80 @@ fn letters_that_are_not_there_are_not_found() {
             bench.publisher.retry_letter(&ids[0], "nowhere").await.unwrap_err().code(),
             "UNKNOWN_TARGET"
         );
+    });
+}
+
+/// The ten letters, and 2^15 publications with a letter before them that are another target's and of another correlation.
+async fn many(place: &Place) -> (Bench, Vec<String>) {
+    let (bench, _, ids) = ten(place).await;
+    let fill = async |tx: Tx| {
+        let columns = "event_id, source_context, event_type, correlation_id, status, work_id, attempts_before, \
+            attempt_count, error, created_at, delivered_at, letter, failed_at, retry_count, retried_at, resolved_at, \
+            is_translated, event, history, tenant, delivery_key";
+        let one = format!(
+            "INSERT INTO mainstay_publications (id, target, {columns}) SELECT ' ', 'far', {} \
+             FROM mainstay_publications WHERE letter IS NOT NULL ORDER BY id LIMIT 1",
+            columns.replace("correlation_id", "'usual'")
+        );
+        tx.execute(&one, &[]).await?;
+        for double in 0..15 {
+            let again = format!(
+                "INSERT INTO mainstay_publications (id, target, {columns}) SELECT id || $1, target, {} \
+                 FROM mainstay_publications WHERE target = 'far'",
+                columns.replace("event_id", "event_id || $1")
+            );
+            tx.execute(&again, params![format!("{double:x}")]).await?;
+        }
+        Ok(())
+    };
+    bench.store.transact(fill).await.unwrap();
+    (bench, ids)
+}
+
+#[test]
+fn a_filter_without_an_index_looks_at_so_many_publications_and_says_where_to_go_on() {
+    for_each_lasting_store(async |place| {
+        let (bench, ids) = many(&place).await;
+        let publisher = &bench.publisher;
+        let none = LetterFilter::default;
+        let filters = [
+            LetterFilter { correlation_id: Some("corr-1".to_owned()), ..none() },
+            LetterFilter { target: Some("analytics".to_owned()), ..none() },
+            LetterFilter {
+                correlation_id: Some("corr-1".to_owned()),
+                status: Some(LetterStatus::Pending),
+                ..none()
+            },
+        ];
+        for filter in filters {
+            let (mut found, mut filter, mut pages) = (Vec::new(), filter, 0);
+            loop {
+                let page = publisher.letter_page(filter.clone(), 100).await.unwrap();
+                assert_eq!(page.is_partial, page.next.is_some(), "{filter:?}");
+                found.extend(page.letters.into_iter().map(|letter| letter.event_id));
+                (filter.after, pages) = (page.next, pages + 1);
+                if filter.after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!((&found, pages), (&ids, 2), "{filter:?}");
+            filter.after = None;
+            assert_eq!(publisher.letters(filter, 100).await.unwrap().len(), 10, "all of them");
+        }
+        let of_one =
+            PublicationFilter { target: Some("analytics".to_owned()), ..PublicationFilter::default() };
+        let page = publisher.page(of_one.clone(), 100).await.unwrap();
+        assert!(page.publications.is_empty() && page.is_partial);
+        assert_eq!(publisher.list(of_one, 100).await.unwrap().len(), 10);
+        // What an index has is a whole page at once.
+        let pending = LetterFilter {
+            target: Some("analytics".to_owned()),
+            status: Some(LetterStatus::Pending),
+            ..none()
+        };
+        let page = publisher.letter_page(pending, 100).await.unwrap();
+        assert!(page.letters.len() == 10 && page.next.is_none());
+        let all = publisher.letter_page(none(), 100).await.unwrap();
+        assert!(all.letters.len() == 100 && !all.is_partial && all.next.is_some());
     });
 }

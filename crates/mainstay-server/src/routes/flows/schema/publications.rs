@@ -52,6 +52,9 @@ pub(in crate::routes::flows) struct Publications {
     publications: Vec<Publication>,
     /// For the next page.
     next: Option<String>,
+    /// Whether the page ended before it was full: there is a `next`, where more may be.
+    #[schema(rename = "isPartial")]
+    is_partial: Option<bool>,
 }
 
 /// What came of publishing to one target.
@@ -131,6 +134,9 @@ pub(in crate::routes::flows) struct PublicationLetters {
     letters: Vec<PublicationLetter>,
     /// For the next page.
     next: Option<String>,
+    /// Whether the page ended before it was full: there is a `next`, where more may be.
+    #[schema(rename = "isPartial")]
+    is_partial: Option<bool>,
 }
 
 /// How many publications were not delivered.

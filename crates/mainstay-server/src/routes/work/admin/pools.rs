@@ -1,6 +1,7 @@
 //! `/admin/pools`.
 
 use super::super::Shop;
+use super::super::pools::{Page, Pools};
 use super::super::schema::{PoolStatus as PoolSchema, Pools as PoolsSchema};
 use super::schema;
 use crate::masked::Masked;
@@ -9,12 +10,6 @@ use crate::{Answer, Json, Path, Problem, Query};
 use mainstay_work::{Details, KeyQueue, PoolStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
-
-/// Pools.
-#[derive(Debug, Serialize)]
-pub(super) struct Pools {
-    pools: Vec<PoolStatus>,
-}
 
 /// How many are wanted.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -59,11 +54,11 @@ pub(super) struct Deleted {
     name: String,
 }
 
-/// List the pools: how much waits and runs of each, how many may, how long the oldest has waited, how fast it goes
-#[utoipa::path(get, path = "/admin/pools", operation_id = "listWorkPools", tag = "work",
+/// List the pools by their names: how much waits and runs of each, how many may, how long the oldest has waited, how fast it goes
+#[utoipa::path(get, path = "/admin/pools", operation_id = "listWorkPools", tag = "work", params(Page),
     responses((status = 200, body = PoolsSchema)))]
-pub(super) async fn list(Shop(work): Shop) -> Answer<Json<Pools>> {
-    Ok(Json(Pools { pools: work.pools().await? }))
+pub(super) async fn list(Shop(work): Shop, Query(asked): Query<Page>) -> Answer<Json<Pools>> {
+    asked.of(&work).await
 }
 
 /// Look at a pool
