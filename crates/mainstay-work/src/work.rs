@@ -352,7 +352,7 @@ impl Work {
     }
 
     /// How many items of a pool could start now and have not been taken, counted up to `most`. Unlike
-    /// [`Depth::pending`] that leaves out what waits for its time or its key.
+    /// [`Depth::pending`](crate::Depth::pending) that leaves out what waits for its time or its key.
     pub async fn due(&self, pool: &str, most: u64) -> Result<u64> {
         let read = async |tx: Tx, (ground, pool, most): (Arc<Ground>, String, u64)| {
             let number = Directory::pool(&tx, &pool).await??;

@@ -15,6 +15,8 @@ use tokio::net::{TcpSocket, TcpStream};
 const ORDINARY: &str = "/v1/test/who";
 /// Time for which an ordinary connection waits for the body of a request that is answered.
 const LEFTOVER: Duration = Duration::from_millis(500);
+/// The fewest readers of a store.
+const READERS: usize = 2;
 /// Far longer than a token is looked up for, and shorter than a store waits for a reader.
 const LOOKUP: Duration = Duration::from_secs(3);
 
@@ -221,28 +223,32 @@ async fn one_address_takes_no_more_than_its_share_of_the_reserve() {
 #[tokio::test]
 async fn a_token_is_looked_up_for_a_moment_only_while_the_reserve_is_used() {
     let place = Place::new(Kind::SqliteFile);
-    let store = equipped(place.options().readers(1)).open().await.unwrap();
+    let store = equipped(place.options().readers(READERS)).open().await.unwrap();
     let (server, _silent) = full_on(options(), store.clone()).await;
     let admin = server.token(Role::Admin).await;
     let ((started, has_started), (go, may_go)) = (mpsc::channel(), mpsc::channel::<()>());
     let may_go = Arc::new(Mutex::new(may_go));
-    // A thread of its own, which may stand still with the only reader.
-    let busy = std::thread::spawn(move || {
-        let hold = async |tx: Tx, (started, go): (mpsc::Sender<()>, Arc<Mutex<mpsc::Receiver<()>>>)| {
-            tx.query("SELECT 1", &[]).await?;
-            started.send(()).unwrap();
-            let _ = go.lock().unwrap().recv();
-            Ok(())
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(store.read_with((started, may_go), hold)).unwrap();
+    // Threads of their own, which may stand still with all readers.
+    let busy = [(); READERS].map(|()| {
+        let (store, started, may_go) = (store.clone(), started.clone(), may_go.clone());
+        std::thread::spawn(move || {
+            let hold = async |tx: Tx, (started, go): (mpsc::Sender<()>, Arc<Mutex<mpsc::Receiver<()>>>)| {
+                tx.query("SELECT 1", &[]).await?;
+                started.send(()).unwrap();
+                let _ = go.lock().unwrap().recv();
+                Ok(())
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(store.read_with((started, may_go), hold)).unwrap();
+        })
     });
-    tokio::task::spawn_blocking(move || has_started.recv().unwrap()).await.unwrap();
+    let all_started = move || (0..READERS).for_each(|_| has_started.recv().unwrap());
+    tokio::task::spawn_blocking(all_started).await.unwrap();
     let asked = Instant::now();
     ask(&server, local(3), get(ORDINARY).token(&admin)).await.problem(503, "CONNECTIONS_FULL");
     assert!(asked.elapsed() < LOOKUP, "{:?}", asked.elapsed());
-    go.send(()).unwrap();
-    tokio::task::spawn_blocking(move || busy.join().unwrap()).await.unwrap();
+    drop(go);
+    tokio::task::spawn_blocking(move || busy.map(|thread| thread.join().unwrap())).await.unwrap();
     assert_eq!(ask(&server, local(3), get(ORDINARY).token(&admin)).await.status, 200);
 }
 

@@ -102,6 +102,8 @@ async fn end(store: &Store, way: Way, lost: &[&'static str]) -> (Work, String) {
     for sql in lost {
         assert!(execute(store, sql).await > 0, "{sql}");
     }
+    // Lanes that were lost leave no room for new ones.
+    fill(&work, "shop").await;
     let (work, began) = begin(store, &diary).await;
     match way {
         Way::Settled => {

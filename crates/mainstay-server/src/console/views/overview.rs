@@ -170,11 +170,11 @@ fn commands(figures: &Value) -> Markup {
     let rows = figures.list("commandLatencies").iter().map(|one| {
         let ms = |name: &str| format!("{:.1} ms", one[name].as_f64().unwrap_or(0.0));
         vec![
-            html! { (one["labels"].text("command_type")) },
-            badge(one["labels"].text("status")),
+            html! { (one.text("commandType")) },
+            badge(one.text("status")),
             html! { (count(one.number("count"))) },
-            html! { (ms("p50")) },
-            html! { (ms("p99")) },
+            html! { (ms("p50Ms")) },
+            html! { (ms("p99Ms")) },
         ]
     });
     let columns = [
@@ -185,4 +185,28 @@ fn commands(figures: &Value) -> Markup {
         Column::Number("99 of 100 within"),
     ];
     table(&columns, rows.collect(), "No command was dispatched on this node yet.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mainstay_api::{CommandLatency, MetricsReport};
+
+    #[test]
+    fn the_times_of_commands_are_those_of_the_metrics_report() {
+        let place = CommandLatency {
+            command_type: "Place".to_owned(),
+            status: "success".to_owned(),
+            count: 3,
+            mean_ms: 2.0,
+            p50_ms: 1.5,
+            p95_ms: 9.0,
+            p99_ms: 20.0,
+        };
+        let report = MetricsReport { command_latencies: vec![place], ..MetricsReport::default() };
+        let drawn = commands(&serde_json::to_value(report).unwrap()).into_string();
+        for text in ["Place", "success", "3", "1.5 ms", "20.0 ms"] {
+            assert!(drawn.contains(text), "{text}: {drawn}");
+        }
+    }
 }

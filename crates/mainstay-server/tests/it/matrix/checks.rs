@@ -311,12 +311,10 @@ fn refusals(operation: &str, of: &str) -> &'static [&'static str] {
         ("pausePool" | "resumePool" | "pauseWorkPool" | "resumeWorkPool" | "deleteWorkPool", "pool") => {
             &["UNKNOWN_POOL"]
         }
-        ("pauseCron" | "resumeCron" | "removeCron", "name") => &["UNKNOWN_CRON"],
         ("consumeLimits", "/limits/0/name") => &["UNKNOWN_LIMIT"],
         (limit, "name") if limit.ends_with("Limit") && limit != "putLimit" => &["UNKNOWN_LIMIT"],
         ("publishEvent", "/targetContexts/0") | ("retryPublicationLetter", "target") => &["UNKNOWN_TARGET"],
         ("ignorePublicationLetter", "target") => &["PUBLICATION_LETTER_NOT_FOUND"],
-        ("deleteWorkFunction", "function") => &["WORK_NAME_IN_USE", "UNKNOWN_FUNCTION"],
         // A pattern of names.
         ("createToken", _) => &["BODY_INVALID"],
         _ => &["NAME_RESERVED"],
