@@ -15,9 +15,9 @@ const MAX_WAITING: usize = 65_536;
 
 /// A service that answers callers in batches.
 pub trait Batch: Send + Sync + Sized + 'static {
-    /// What a caller asks for.
+    /// Request of a caller.
     type Request: Send + 'static;
-    /// What a caller gets.
+    /// Answer to a caller.
     type Answer: Send + 'static;
 
     /// The callers that wait.
@@ -41,7 +41,7 @@ struct State<T, A> {
 
 /// A caller that waits.
 pub struct Waiting<T, A> {
-    /// What it asks for.
+    /// Its request.
     pub request: T,
     /// Takes its answer.
     pub reply: oneshot::Sender<A>,
@@ -170,9 +170,9 @@ impl<S: Batch> Drop for Lane<S> {
 
 /// Answers a batch of requests.
 pub trait Runs: Send + Sync + 'static {
-    /// What is asked.
+    /// Request of a caller.
     type Ask: Send + 'static;
-    /// What is answered.
+    /// Answer to a caller.
     type Answer: Send + 'static;
     /// Most requests of a run: beyond this its cost is spread thin already, and all wait for the last.
     const MAX_BATCH: usize = 256;
@@ -209,7 +209,7 @@ impl<R: Runs> Batcher<R> {
         Self(Arc::new(Shared { runs, queue: Queue::new(lanes) }))
     }
 
-    /// What answers.
+    /// The service that answers.
     pub fn runs(&self) -> &R {
         &self.0.runs
     }

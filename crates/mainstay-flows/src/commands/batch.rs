@@ -30,19 +30,19 @@ use tracing::Instrument;
 const MAX_COMMANDS: usize = 64;
 /// Most commands that wait for a batch. Further commands queue for the store, which refuses them when it is full.
 const MAX_WAITING: usize = 4_096;
-/// How long handlers of one transaction may take together; later commands are decided in the next one.
+/// Time for all handlers of one transaction; later commands are decided in the next one.
 const MAX_DECIDING: Duration = Duration::from_millis(10);
 /// Handlers that take longer are decided concurrently where the database can do that.
 const SLOW: Duration = Duration::from_millis(2);
-/// How long a transaction may take, so that one that waits for a lock does not delay the others.
+/// Time limit of a transaction, so that one that waits for a lock does not delay the others.
 const LIMIT: Duration = Duration::from_millis(500);
-/// How long a command waits for its turn.
+/// Longest wait of a command for its turn.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How many commands are decided alone after a batch failed.
+/// Number of commands that are decided alone after a batch failed.
 const ALONE_AFTER: u32 = 256;
 /// Up to so many concurrent commands are faster alone where one writer commits them together anyway.
 const FEW_EMBEDDED: usize = 4;
-/// How long the one writer waits for callers of the last batch: a caller that got its answer often dispatches again at once.
+/// Time for which the one writer waits for callers of the last batch: they often dispatch again at once.
 const LOOKING_OUT: Duration = Duration::from_micros(50);
 
 /// Makes batches of commands.
@@ -50,12 +50,12 @@ pub(super) struct Batcher {
     queue: Queue<Arc<Member>, Answer>,
     /// Commands that are being decided.
     under_way: AtomicUsize,
-    /// How many more are decided alone.
+    /// Number of further commands that are decided alone.
     alone: AtomicU32,
     /// Held while a transaction decides: two at once would only wait for the log, and overtake each other.
     turn: tokio::sync::Mutex<()>,
     few: usize,
-    /// How many commands the last transaction decided.
+    /// Number of commands of the last transaction.
     usual: AtomicUsize,
     /// Whether several transactions can run at once. Where there is one writer, the writer is the turn.
     concurrent_writers: bool,
@@ -356,7 +356,7 @@ impl Shared {
     }
 }
 
-/// How long a handler usually takes.
+/// Usual duration of a handler.
 #[derive(Default)]
 pub(super) struct Pace(AtomicU64);
 
